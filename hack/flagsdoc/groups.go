@@ -19,8 +19,8 @@ func groups() []group {
 			"webhook-url", "webhook-port", "webhook-bind-address", "webhook-client-ca", "webhook-client-names", "shutdown-delay",
 		}},
 		{"Metrics, probes and profiles", []string{"metrics-bind-address", "metrics-secure", "health-probe-bind-address", "pprof-bind-address"}},
-		{"Events, decision log and log", []string{
-			"event-rate", "decision-log", "decision-log-sample", "decision-log-mask",
+		{"Events, decision log, traces and log", []string{
+			"event-rate", "decision-log", "decision-log-sample", "decision-log-mask", "otlp-traces-endpoint", "otlp-traces-sample",
 			"zap-devel", "zap-encoder", "zap-log-level", "zap-stacktrace-level", "zap-time-encoding",
 		}},
 		{"Replicas", []string{

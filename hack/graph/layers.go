@@ -30,13 +30,13 @@ func layers() []layer {
 		{name: "components", packages: []string{
 			"pkg/budgetuse", "pkg/decisionlog", "pkg/doctor", "pkg/evaluation/...", "pkg/eventqueue", "pkg/opa/...", "pkg/ownerscale", "pkg/podfacts", "pkg/podindex/...",
 			"pkg/podopslifecycle/...", "pkg/podphases", "pkg/podwriter", "pkg/policyusers", "pkg/release", "pkg/replicasetpods", "pkg/resourceconsist",
-			"pkg/trafficadapter", "pkg/webhookclient/...",
+			"pkg/tracing/export", "pkg/trafficadapter", "pkg/webhookclient/...",
 			"pkg/webhookserver", "pkg/webhooktask/dispatch",
 		}},
 		{name: "pure packages", packages: []string{
 			"pkg/clusterstate", "pkg/deferreddelete", "pkg/explain", "pkg/kubeversion", "pkg/kvstore/plan", "pkg/lifecycle", "pkg/permit", "pkg/podoperation",
 			"pkg/podstate", "pkg/replicasetscale", "pkg/resourceconsist/plan", "pkg/rolloutview", "pkg/rule/...", "pkg/timeline",
-			"pkg/webhooktask",
+			"pkg/tracing", "pkg/webhooktask",
 		}},
 		{name: "small packages", packages: []string{
 			"pkg/backoff", "pkg/buildinfo", "pkg/cabundle", "pkg/cputime", "pkg/earliest", "pkg/fairshare", "pkg/heapsize", "pkg/internal/...", "pkg/lanes",

@@ -33,7 +33,8 @@ func groups() []group {
 		}},
 		{"Does PodOps keep up?", []string{
 			"podops_rounds_gave_way_total", "podops_slow_namespaces_waiting", "podops_events_queued", "podops_events_dropped_total",
-			"podops_decision_log_dropped_total", "podops_owner_scale_reads_total", "podops_owner_kinds_watched", "podops_clock_jumps_total",
+			"podops_decision_log_dropped_total", "podops_trace_spans_exported_total", "podops_trace_spans_dropped_total",
+			"podops_owner_scale_reads_total", "podops_owner_kinds_watched", "podops_clock_jumps_total",
 		}},
 		{"Which build runs?", []string{"podops_build_info"}},
 		{"Do load balancers follow?", []string{"podops_resourceconsist_employee_errors"}},

@@ -20,6 +20,9 @@ type Record struct {
 	Decision *Decision `json:"decision,omitempty"`
 }
 
+// traceIDBytes is the size of a trace id in memory.
+const traceIDBytes = 48
+
 // bytes returns the approximate size of a Record in memory.
 func (r Record) bytes() int64 {
 	bytes := lineBytes
@@ -31,6 +34,7 @@ func (r Record) bytes() int64 {
 	}
 	if r.Decision != nil {
 		bytes += len(r.Decision.Input) + len(r.Decision.Output) + len(r.Decision.Error)
+		bytes += len(r.Decision.TraceIDs) * traceIDBytes
 	}
 	return int64(bytes)
 }
@@ -45,6 +49,9 @@ type Module struct {
 
 // Decision is one evaluation.
 type Decision struct {
+	// ID is unique to the decision.
+	ID string `json:"id,omitempty"`
+
 	// Rule is "<namespace>/<PodTransitionRule>/<rule>".
 	Rule   string `json:"rule"`
 	Module string `json:"module"`
@@ -57,6 +64,10 @@ type Decision struct {
 	Error string `json:"error,omitempty"`
 
 	DurationMicroseconds int64 `json:"durationMicroseconds"`
+
+	// TraceIDs are the ids of the traces of the lifecycles that were evaluated, sorted. A lifecycle
+	// without an exported trace has none.
+	TraceIDs []string `json:"traceIds,omitempty"`
 
 	// Masked are the paths in Input whose values were replaced. Such a decision cannot
 	// be repeated.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/rule/spec"
+	"github.com/podops-dev/podops/pkg/tracing"
 )
 
 const (
@@ -47,6 +49,18 @@ type Options struct {
 
 	// Metrics count lost lines; nil: nothing does.
 	Metrics *Metrics
+
+	// Tracer exports a span of each decision that is written; nil: no spans.
+	Tracer Tracer
+}
+
+// Tracer exports the spans of evaluations. It must not block.
+type Tracer interface {
+	// Lifecycles returns the lifecycles of requests whose traces are exported.
+	Lifecycles(requests []rule.Request) []tracing.Lifecycle
+
+	// Evaluated exports the spans of an evaluation in the traces of lifecycles.
+	Evaluated(evaluation tracing.Evaluation, of []tracing.Lifecycle)
 }
 
 // Writer writes decisions. Its methods never block on the disk; they are safe for
@@ -112,7 +126,38 @@ func (w *Writer) Observe(observed opa.Observation) {
 	if err != nil {
 		decision = Decision{Rule: ruleName(observed.Rule), Module: module.Hash, Error: err.Error()}
 	}
-	w.send(Record{Time: now, Decision: &decision})
+	decision.ID = fmt.Sprintf("%016x", rand.Uint64()) //nolint:gosec // An id is no secret.
+	traced := w.traced(observed.Requests)
+	decision.TraceIDs = traceIDs(traced)
+	if w.send(Record{Time: now, Decision: &decision}) && len(traced) > 0 {
+		w.options.Tracer.Evaluated(evaluationOf(observed, decision, now), traced)
+	}
+}
+
+// traced returns the lifecycles of requests that have a trace.
+func (w *Writer) traced(requests []rule.Request) []tracing.Lifecycle {
+	if w.options.Tracer == nil {
+		return nil
+	}
+	return w.options.Tracer.Lifecycles(requests)
+}
+
+// traceIDs returns the ids of the traces of lifecycles, sorted.
+func traceIDs(of []tracing.Lifecycle) []string {
+	var ids []string
+	for _, lifecycle := range of {
+		ids = append(ids, lifecycle.Trace.String())
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// evaluationOf returns an observation that ended now as a span has it.
+func evaluationOf(observed opa.Observation, decision Decision, now time.Time) tracing.Evaluation {
+	return tracing.Evaluation{
+		Rule: observed.Rule, Stage: observed.Stage, Decision: decision.ID, Pods: len(observed.Requests),
+		Start: now.Add(-observed.Duration), End: now, Failure: decision.Error,
+	}
 }
 
 func (w *Writer) moduleOf(rule rule.RuleID) (module Module, isNew, ok bool) {

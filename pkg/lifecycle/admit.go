@@ -91,7 +91,7 @@ func advanceRequest(old, requested PodFacts, before, labels map[string]string, o
 	var moves []Transition
 	if requested.Controlled() {
 		for _, id := range idsOf(labels) {
-			moves = append(moves, reenter(before, labels, id, now)...)
+			moves = append(moves, reenter(before, labels, id, opts, now)...)
 		}
 	}
 	effective := withMetadataOf(old, requested)
@@ -212,7 +212,7 @@ func unpaired(old, requested map[string]string) []Denial {
 // reenter applies the changes that follow from the comparison with the old object: an id that
 // begins (again) or whose type changes starts a clean lifecycle, and an id that ends keeps its
 // type until finish has read it.
-func reenter(old, labels map[string]string, id string, now time.Time) []Transition {
+func reenter(old, labels map[string]string, id string, opts Options, now time.Time) []Transition {
 	operating, operationType := label(appsv1alpha1.OperatingLabelPrefix, id), label(appsv1alpha1.OperationTypeLabelPrefix, id)
 	isOperating, wasOperating := hasKey(labels, operating), hasKey(old, operating)
 	begun := isOperating && !wasOperating
@@ -232,7 +232,11 @@ func reenter(old, labels map[string]string, id string, now time.Time) []Transiti
 		if labels[operationType] == "" {
 			return nil
 		}
-		labels[label(appsv1alpha1.PreCheckLabelPrefix, id)] = nextAttempt(old, id, now)
+		attempt := nextAttempt(old, id, now)
+		labels[label(appsv1alpha1.PreCheckLabelPrefix, id)] = attempt
+		if opts.RecordBegin {
+			labels[label(appsv1alpha1.BeganLabelPrefix, id)] = attempt
+		}
 		return []Transition{{Step: StepBegin, ID: id, Type: labels[operationType]}}
 	case wasOperating && !isOperating && old[operationType] != "":
 		labels[operationType] = old[operationType]

@@ -32,6 +32,10 @@ type Options struct {
 	// wait for the kubelet (GateSyncHold). Empty: they continue.
 	GateSyncPolicy string
 
+	// RecordBegin adds the label began to an id that begins, which identifies the lifecycle until
+	// its end. No step depends on it.
+	RecordBegin bool
+
 	// LabelsOnly is set by callers that cannot write the gate (admission of pods). They take
 	// neither steps that need the gate nor steps that time alone allows: a response of
 	// admission must not depend on the clock of its replica.

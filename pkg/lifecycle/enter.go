@@ -37,7 +37,7 @@ func (m *machine) enter(id string) {
 		// bypassed, the id waits for its type.
 		m.clear(id)
 	case operating && m.isWaiting(id):
-		m.clear(id, appsv1alpha1.PreCheckLabelPrefix)
+		m.clear(id, appsv1alpha1.PreCheckLabelPrefix, appsv1alpha1.BeganLabelPrefix)
 	case operating && m.isPermittedFor(id, operationType) && !m.isFinished(id):
 		m.keepPermitted(id)
 	case operating:
@@ -67,6 +67,9 @@ func (m *machine) begin(id, operationType string) {
 	attempt := nextAttempt(m.labels, id, m.now)
 	m.clear(id)
 	m.set(appsv1alpha1.PreCheckLabelPrefix, id, attempt)
+	if m.opts.RecordBegin {
+		m.set(appsv1alpha1.BeganLabelPrefix, id, attempt)
+	}
 	m.transition(StepBegin, id, operationType)
 }
 
@@ -116,7 +119,7 @@ func (m *machine) setPrepare(id, value string) {
 // and the permit are removed at once, so that an id that begins again is not already allowed.
 func (m *machine) finish(id, operationType string) {
 	operated := m.stampAfter(id)
-	m.drop(id, ownedPrefixes()...)
+	m.drop(id, without(ownedPrefixes(), appsv1alpha1.BeganLabelPrefix)...)
 	m.drop(id, appsv1alpha1.OperationTypeLabelPrefix)
 	m.set(appsv1alpha1.OperatedLabelPrefix, id, operated)
 	if operationType != "" {
@@ -127,7 +130,7 @@ func (m *machine) finish(id, operationType string) {
 
 // keepFinished repairs a finished id: operated is present, and no label from before it.
 func (m *machine) keepFinished(id string) {
-	m.drop(id, without(ownedPrefixes(), finishedPrefixes()...)...)
+	m.drop(id, without(ownedPrefixes(), append(finishedPrefixes(), appsv1alpha1.BeganLabelPrefix)...)...)
 	m.drop(id, appsv1alpha1.OperationTypeLabelPrefix)
 	if !m.has(appsv1alpha1.OperatedLabelPrefix, id) {
 		m.set(appsv1alpha1.OperatedLabelPrefix, id, stamp(m.now))

@@ -25,6 +25,7 @@ func clientPrefixes() []string {
 // ownedPrefixes returns the prefixes of labels with an id that belong to PodOps.
 func ownedPrefixes() []string {
 	return []string{
+		appsv1alpha1.BeganLabelPrefix,
 		appsv1alpha1.PreCheckLabelPrefix,
 		appsv1alpha1.PreCheckedLabelPrefix,
 		appsv1alpha1.PrepareLabelPrefix,

@@ -92,9 +92,11 @@ func (p *Program) evaluateOne(
 	input := p.engine.terms.customInput(from.rule, from.parameters, from.env, request)
 	began := time.Now()
 	given := p.engine.evaluateWatched(ctx, from.program, input)
-	p.observe(input, began, 1, given.err, func() (json.RawMessage, error) {
-		return given.output, cmp.Or(given.err, given.outputErr)
-	})
+	if p.engine.options.Observe != nil {
+		p.observe(input, []rule.Request{request}, began, 1, given.err, func() (json.RawMessage, error) {
+			return given.output, cmp.Or(given.err, given.outputErr)
+		})
+	}
 	if given.err != nil {
 		return p.failed(given.err), given.used
 	}

@@ -25,6 +25,9 @@ type Observation struct {
 
 	Stage appsv1alpha1.TransitionStage
 
+	// Requests are the requests in the input. The slice must not be modified.
+	Requests []rule.Request
+
 	// Input and Output return the input and the decision as JSON: keys sorted, no whitespace, sets
 	// as sorted arrays. Each call takes time in proportion to the document, and may be made at any
 	// time. Output returns Err if that is not nil, and an error if the decision of a user's module
@@ -43,13 +46,12 @@ type Observation struct {
 	Err error
 }
 
-// observe calls Options.Observe if it is set.
-func (p *Program) observe(input ast.Value, began time.Time, evaluations int, err error, output func() (json.RawMessage, error)) {
-	if p.engine.options.Observe == nil {
-		return
-	}
+// observe calls Options.Observe, which must be set.
+func (p *Program) observe(
+	input ast.Value, requests []rule.Request, began time.Time, evaluations int, err error, output func() (json.RawMessage, error),
+) {
 	p.engine.options.Observe(Observation{
-		Rule: p.id, Source: p.info.source, Stage: p.stage,
+		Rule: p.id, Source: p.info.source, Stage: p.stage, Requests: requests,
 		Input:    func() (json.RawMessage, error) { return canonical(input, unbounded) },
 		Output:   output,
 		Duration: time.Since(began), Evaluations: evaluations, Err: err,

@@ -182,7 +182,7 @@ func (p *Program) observeAll(ctx context.Context, counts rule.Counts, requests [
 		if err == nil {
 			err = p.confirm(term, keys, returned.result)
 		}
-		p.observe(input, began, returned.evaluations, err, func() (json.RawMessage, error) {
+		p.observe(input, part, began, returned.evaluations, err, func() (json.RawMessage, error) {
 			if err != nil {
 				return nil, err
 			}

@@ -14,12 +14,15 @@ import (
 	"github.com/podops-dev/podops/pkg/decisionlog"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/opa/sandbox"
+	"github.com/podops-dev/podops/pkg/tracing/export"
 )
 
 // newEngine starts the policy engine, and the decision log if it is configured; nil
 // otherwise. modules checks the modules of users before the engine compiles them.
-func newEngine(mgr manager.Manager, options Options, modules *sandbox.Sandbox, measured *decisionlog.Metrics) (*opa.Engine, *decisionlog.Writer, error) {
-	settings := opa.Options{
+func newEngine(
+	mgr manager.Manager, options Options, modules *sandbox.Sandbox, traces *export.Tracer, measured *decisionlog.Metrics,
+) (*opa.Engine, *decisionlog.Writer, error) {
+	engine := opa.Options{
 		Timeout: options.EvaluationTimeout, CustomTimeout: options.PolicyTimeout, Precompile: modules.Precompile,
 		Memory: engineBytes(memoryLimit()), Concurrency: evaluations(memoryLimit(), runtime.GOMAXPROCS(0)),
 	}
@@ -29,13 +32,17 @@ func newEngine(mgr manager.Manager, options Options, modules *sandbox.Sandbox, m
 		if err != nil {
 			return nil, nil, fmt.Errorf("--decision-log-mask: %w", err)
 		}
-		log = decisionlog.New(decisionlog.Options{Sample: options.DecisionLogSample, Masks: masks, Metrics: measured}, clock.RealClock{})
-		settings.Observe = log.Observe
+		settings := decisionlog.Options{Sample: options.DecisionLogSample, Masks: masks, Metrics: measured}
+		if traces != nil {
+			settings.Tracer = traces
+		}
+		log = decisionlog.New(settings, clock.RealClock{})
+		engine.Observe = log.Observe
 		if err := mgr.Add(decisionLogFile{log: log, path: options.DecisionLog}); err != nil {
 			return nil, nil, fmt.Errorf("adding the decision log: %w", err)
 		}
 	}
-	policies, err := opa.New(settings)
+	policies, err := opa.New(engine)
 	if err != nil {
 		return nil, nil, fmt.Errorf("starting the policy engine: %w", err)
 	}

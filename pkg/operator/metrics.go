@@ -19,6 +19,7 @@ import (
 	"github.com/podops-dev/podops/pkg/podphases"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 	"github.com/podops-dev/podops/pkg/steadyclock"
+	"github.com/podops-dev/podops/pkg/tracing/export"
 	"github.com/podops-dev/podops/pkg/webhookclient"
 	podwebhook "github.com/podops-dev/podops/pkg/webhooks/pod"
 	"github.com/podops-dev/podops/pkg/webhookserver"
@@ -41,6 +42,7 @@ type Metrics struct {
 	rules        *podtransitionrule.Metrics
 	scales       *replicasetscale.Metrics
 	server       *webhookserver.Metrics
+	traces       *export.Metrics
 	traffic      *podlifecycle.Metrics
 	calls        *webhookclient.Metrics
 }
@@ -70,6 +72,7 @@ func NewMetrics(registry prometheus.Registerer, log logr.Logger) (*Metrics, erro
 		rules:    registered(r, podtransitionrule.NewMetrics),
 		scales:   registered(r, replicasetscale.NewMetrics),
 		server:   registered(r, webhookserver.NewMetrics),
+		traces:   registered(r, export.NewMetrics),
 		traffic: registered(r, func(registry prometheus.Registerer) (*podlifecycle.Metrics, error) {
 			return podlifecycle.NewMetrics(registry, clk)
 		}),

@@ -108,6 +108,8 @@ type Options struct {
 
 	Serving ServingOptions
 
+	Traces TraceOptions
+
 	Log zap.Options
 }
 
@@ -148,6 +150,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.Float64Var(&o.DecisionLogSample, "decision-log-sample", 1, "share of the decisions that are logged, from 0 to 1")
 	flags.StringVar(&o.DecisionLogMask, "decision-log-mask", "", "paths in the input of rules that are not logged, separated by commas, e.g. pod.annotations,parameters.token; such decisions cannot be replayed")
 	o.Serving.addFlags(flags)
+	o.Traces.addFlags(flags)
 	o.addAdapterFlags(flags)
 	o.Log.BindFlags(flags)
 }
@@ -179,6 +182,7 @@ func (o *Options) Validate() error {
 		guard,
 		o.validateServing(),
 		o.validateAdapters(),
+		o.Traces.validate(),
 		check(o.DecisionLogSample >= 0 && o.DecisionLogSample <= 1, "--decision-log-sample is %v, want from 0 to 1", o.DecisionLogSample),
 		address,
 	)

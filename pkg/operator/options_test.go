@@ -46,6 +46,8 @@ func TestWrongFlagIsNamed(t *testing.T) {
 
 		"--shutdown-delay":       {"--shutdown-delay", "-1s"},
 		"--webhook-client-names": {"--webhook-client-names", "kube-apiserver"},
+		"--otlp-traces-endpoint": {"--otlp-traces-endpoint", "collector:4318"},
+		"--otlp-traces-sample":   {"--otlp-traces-sample", "1.1"},
 		"--metrics-secure":       {"--metrics-secure=false"},
 		"--pprof-bind-address":   {"--pprof-bind-address", ":6060"},
 

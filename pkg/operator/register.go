@@ -32,6 +32,7 @@ import (
 	"github.com/podops-dev/podops/pkg/podfacts"
 	"github.com/podops-dev/podops/pkg/podwriter"
 	"github.com/podops-dev/podops/pkg/replicasetpods"
+	"github.com/podops-dev/podops/pkg/tracing/export"
 	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
 	podwebhook "github.com/podops-dev/podops/pkg/webhooks/pod"
@@ -65,9 +66,14 @@ func register(
 	clk := measured.clock
 	recorder := mgr.GetEventRecorder(eventSource)
 	times := lifecycle.Options{Settle: options.Settle, GateSyncTimeout: options.GateSyncTimeout, GateSyncPolicy: options.GateSyncPolicy}
+	traces, err := newTracer(mgr, measured.traces, options)
+	if err != nil {
+		return err
+	}
+	times.RecordBegin = traces != nil
 	writer := podwriter.New(podStatusClient{mgr.GetClient(), clientset.CoreV1().RESTClient()}, recorder, clk)
 	modules := sandbox.New(sandbox.Options{})
-	policies, decisions, err := newEngine(mgr, options, modules, measured.decisions)
+	policies, decisions, err := newEngine(mgr, options, modules, traces, measured.decisions)
 	if err != nil {
 		return err
 	}
@@ -78,7 +84,7 @@ func register(
 		Hold:    evaluation.Hold{Max: options.MaxHold, Action: appsv1alpha1.HoldAction(options.OnMaxHold)},
 		Workers: options.Workers, RoundBudget: options.RoundBudget, Memory: ruleBytes(memoryLimit()), BatchInterval: options.PermitInterval,
 	}
-	guard, err := registerRules(mgr, index, measured, options, config)
+	guard, err := registerRules(mgr, index, traces, measured, options, config)
 	if err != nil {
 		return err
 	}
@@ -165,16 +171,19 @@ func withToken(served http.Handler, known func(path string) bool) http.Handler {
 // registerRules registers the controller of rules, with the index that it reads pods from and the
 // dispatcher of its calls. It returns the guard of the addresses that rules may call.
 func registerRules(
-	mgr manager.Manager, index ruleIndex, measured *Metrics, options Options, config podtransitionrule.Config,
+	mgr manager.Manager, index ruleIndex, traces *export.Tracer, measured *Metrics, options Options, config podtransitionrule.Config,
 ) (webhookclient.Guard, error) {
 	guard, cluster, err := newGuard(mgr, options)
 	if err != nil {
 		return webhookclient.Guard{}, err
 	}
 	config.Index, config.InFlight = index.Index, dispatch.NewInFlight()
-	caller, err := addDispatcher(mgr, guard, cluster, dispatch.Config{
-		InFlight: config.InFlight, Wake: index.notifier.Notify, Clock: config.Clock, Metrics: measured.calls,
-	})
+	calls := dispatch.Config{InFlight: config.InFlight, Wake: index.notifier.Notify, Clock: config.Clock, Metrics: measured.calls}
+	if traces != nil {
+		index.Trace(traces)
+		calls.Traces, config.Traced = traces, traces.Lifecycles
+	}
+	caller, err := addDispatcher(mgr, guard, cluster, calls)
 	if err != nil {
 		return webhookclient.Guard{}, err
 	}

@@ -45,6 +45,9 @@ type Index struct {
 	// budgetObserver is called with each change of the counts of a PodDisruptionBudget; nil: not called.
 	budgetObserver BudgetObserver
 
+	// tracer is called with each change of a pod that records when a lifecycle began; nil: not called.
+	tracer Tracer
+
 	// controllers is called with each controller of pods that appears or disappears; nil: not called.
 	controllers func(controller Controller, present bool)
 }
@@ -126,6 +129,7 @@ func (x *Index) setPod(object *corev1.Pod) {
 	after := newPod(object, n.ownerOf(controllerOf(object)), n.causeOf(controllerOf(object).UID), n.revisionsOf(controllerOf(object).UID), before)
 	n.pods[object.UID] = after
 	x.observe(object.Namespace, before, after)
+	x.trace(before, after)
 	x.own(n, after, 1)
 	if before != nil {
 		x.own(n, before, -1)
@@ -164,6 +168,7 @@ func (x *Index) deletePod(name string, uid types.UID) {
 	}
 	delete(n.pods, uid)
 	x.observe(name, before, nil)
+	x.trace(before, nil)
 	n.waiting.drop(uid)
 	delete(n.leftover, uid)
 	x.own(n, before, -1)

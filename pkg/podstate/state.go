@@ -158,7 +158,7 @@ func Of(pod *corev1.Pod, gone func(employer string) bool) State {
 	}
 	state := State{
 		Namespace: pod.Namespace, Name: pod.Name, Available: AvailableBy(pod, facts), Ready: facts.Ready,
-		Operations: operationsOf(facts), Finalizers: finalizersOf(facts), Withheld: withheldOf(pod.Annotations),
+		Operations: operationsOf(facts), Finalizers: finalizersOf(facts), Withheld: WithheldBy(pod.Annotations),
 		SkipRules: SkipRules(pod.Annotations), BreakGlass: BreakGlass(pod.Annotations), Facts: facts,
 	}
 	state.StayOffline = staysOffline(pod)
@@ -342,9 +342,9 @@ func finalizersOf(facts lifecycle.PodFacts) []Finalizer {
 	return finalizers
 }
 
-// withheldOf decodes the annotations that name the rules which withhold a pod, sorted by their keys.
+// WithheldBy decodes the annotations that name the rules which withhold a pod, sorted by their keys.
 // A malformed annotation counts as absent: others than PodOps may write it.
-func withheldOf(annotations map[string]string) []Withheld {
+func WithheldBy(annotations map[string]string) []Withheld {
 	var withheld []Withheld
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		name, ok := strings.CutPrefix(key, appsv1alpha1.DetailAnnotationPrefix+"/")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/tracing"
 	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
@@ -29,6 +30,9 @@ type Call struct {
 
 	Post *PostCall
 	Poll *PollCall
+
+	// Traced are the traces of the call. A call without traces has the zero value.
+	Traced tracing.Call
 }
 
 // PostCall requests the approval of pods from a service.
@@ -70,11 +74,12 @@ func (c Call) kind() string {
 
 // bytes estimates the memory of a queued call.
 func (c Call) bytes() int {
-	const fixed = 512
+	const fixed, traced = 512, 256
+	size := fixed + traced*len(c.Traced.Of)
 	if c.Post == nil {
-		return fixed
+		return size
 	}
-	size := fixed + len(c.Post.Endpoint.CABundle)
+	size += len(c.Post.Endpoint.CABundle)
 	for _, resource := range c.Post.Request.Resources {
 		size += resource.bytes()
 	}
@@ -92,6 +97,7 @@ func (c Call) make(ctx context.Context, caller Caller) (result Result) {
 		}
 		result.Took = time.Since(begin)
 	}()
+	ctx = withTraceParent(ctx, c.Traced.TraceParent())
 	switch {
 	case c.Post != nil:
 		answer, err := caller.Post(ctx, c.Post.Endpoint, c.Post.Request)

@@ -147,6 +147,9 @@ func newRequest(ctx context.Context, endpoint Endpoint, method string, target *u
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
+	if parent := traceParent(ctx); parent != "" {
+		request.Header.Set("Traceparent", parent)
+	}
 	if err := endpoint.identify(request.Request); err != nil {
 		return nil, err
 	}

@@ -27,6 +27,9 @@ type Poll struct {
 
 	// Keys are the query parameters that carry the id.
 	Keys []string
+
+	// Pods are the pods that the task has not approved. The slice must not be modified.
+	Pods []appsv1alpha1.TaskPod
 }
 
 // LastPoll is the state of the polls of a task in this process. It is lost with the process; the
@@ -50,7 +53,7 @@ func (t Tasks) Due(rule Rule, last func(traceID string) LastPoll, now time.Time)
 	var polls []Poll
 	for _, task := range t.states {
 		if isPolled(task, rule) && !last(task.TraceID).Running && !pollTime(last(task.TraceID), rule).After(now) {
-			polls = append(polls, Poll{TraceID: task.TraceID, TaskID: task.TaskID, Keys: keys(task.QueryKey)})
+			polls = append(polls, Poll{TraceID: task.TraceID, TaskID: task.TaskID, Keys: keys(task.QueryKey), Pods: task.Processing})
 		}
 	}
 	return polls

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
@@ -105,6 +106,7 @@ func TestHowATaskIsPolled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tasks, _ := opened("web-0").Posted("t1", tc.answer, tc.rule, start)
 			tasks = webhooktask.FromStatus(tasks.Status(start)) // a restart
+			tc.want.Pods = []appsv1alpha1.TaskPod{{UID: "web-0-uid", Name: "web-0", ID: "x", Generation: "1"}}
 			polls := tasks.Due(tc.rule, func(string) webhooktask.LastPoll { return webhooktask.LastPoll{} }, start)
 			if diff := cmp.Diff([]webhooktask.Poll{tc.want}, polls); diff != "" {
 				t.Errorf("polls (-want +got):\n%s", diff)

@@ -60,6 +60,10 @@ const (
 	// it at begin and removes it at finish, when PostCheckLabelPrefix replaces it.
 	UncheckedLabelPrefix = "unchecked.podopslifecycle.kusionstack.io"
 
+	// BeganLabelPrefix records when the lifecycle of an id began, as the attempt of its begin. PodOps
+	// adds it at begin if it exports traces, and removes it with the last label of the id.
+	BeganLabelPrefix = "began.podopslifecycle.kusionstack.io"
+
 	// PostCheckLabelPrefix marks an id that waits for the PostCheck rules. PodOps
 	// adds it at finish and removes it at post permit.
 	PostCheckLabelPrefix = "post-check.podopslifecycle.kusionstack.io"

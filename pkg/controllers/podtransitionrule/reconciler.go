@@ -21,6 +21,7 @@ import (
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/rule/spec"
+	"github.com/podops-dev/podops/pkg/tracing"
 	"github.com/podops-dev/podops/pkg/webhooktask"
 	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 )
@@ -82,6 +83,9 @@ type Reconciler struct {
 	metrics   *Metrics
 	caller    Caller
 	undo      Undoer
+
+	// traced returns the lifecycles of requests whose traces are exported; nil: none are.
+	traced func([]rule.Request) []tracing.Lifecycle
 
 	// managerNamespace is the namespace whose break-glass annotation applies to the whole cluster.
 	managerNamespace string
@@ -157,6 +161,9 @@ type Config struct {
 
 	// Prepared is called with each module that is evaluated for a rule from now on; nil: not called.
 	Prepared func(spec.Module)
+
+	// Traced returns the lifecycles of requests whose traces are exported; nil: none are.
+	Traced func([]rule.Request) []tracing.Lifecycle
 }
 
 // defaultMemory is Config.Memory by default.
@@ -171,7 +178,7 @@ func New(c Config) *Reconciler {
 	})
 	return &Reconciler{
 		index: c.Index, evaluator: evaluator, state: newState(evaluator, calls),
-		pods: c.Pods, statuses: c.Statuses, recorder: c.Recorder, options: c.Options, metrics: c.Metrics, clock: c.Clock,
+		pods: c.Pods, statuses: c.Statuses, recorder: c.Recorder, traced: c.Traced, options: c.Options, metrics: c.Metrics, clock: c.Clock,
 		caller: c.Caller, undo: c.Undo, managerNamespace: c.ManagerNamespace,
 		wake: c.Wake, workers: workers, lanes: newLanes(workers), budget: cmp.Or(c.RoundBudget, evaluation.DefaultBudget),
 		roundBytes: evaluation.DefaultMemory, writesAtOnce: defaultWritesAtOnce, batchInterval: c.BatchInterval,

@@ -16,6 +16,7 @@ import (
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/rule"
 	printable "github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/tracing"
 	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 )
 
@@ -50,7 +51,8 @@ func (r *Reconciler) callFor(ctx context.Context, snapshot snapshot, ruleset *ev
 				object := func(request rule.Request) *corev1.Pod { return snapshot.Pod(request.Pod.UID) }
 				call := dispatch.Call{
 					Rule: eval.ID(), TraceID: post.TraceID, Service: dispatch.ServiceOf(*eval.Webhook(), false),
-					Post: dispatch.PostOf(eval.ID(), eval.Stage(), eval.Webhook().Parameters, post, object),
+					Post:  dispatch.PostOf(eval.ID(), eval.Stage(), eval.Webhook().Parameters, post, object),
+					Stage: eval.Stage(), Of: r.tracedIn(post.Requests),
 				}
 				r.state.calls.Begin(call)
 				r.caller.Call(ctx, call)
@@ -58,23 +60,49 @@ func (r *Reconciler) callFor(ctx context.Context, snapshot snapshot, ruleset *ev
 			r.recordUnknown(eval)
 			status = eval.Calls.Tasks.Status(eval.Now())
 		}
-		r.poll(ctx, eval, status)
+		r.poll(ctx, snapshot, eval, status)
 	}
 }
 
 // poll polls the tasks that are due and that the stored status has as polled.
-func (r *Reconciler) poll(ctx context.Context, eval *evaluation.Rule, stored *appsv1alpha1.WebhookStatus) {
+func (r *Reconciler) poll(ctx context.Context, snapshot snapshot, eval *evaluation.Rule, stored *appsv1alpha1.WebhookStatus) {
 	id, polled := eval.ID(), polledIn(stored)
 	for _, poll := range eval.Calls.Tasks.Due(eval.Calls.Rule, r.state.calls.LastPoll(id), eval.Now()) {
 		if !polled[poll.TraceID] {
 			continue
 		}
-		call := dispatch.Call{Rule: id, TraceID: poll.TraceID, Service: dispatch.ServiceOf(*eval.Webhook(), true), Poll: &poll}
+		call := dispatch.Call{
+			Rule: id, TraceID: poll.TraceID, Service: dispatch.ServiceOf(*eval.Webhook(), true), Poll: &poll,
+			Stage: eval.Stage(), Of: r.tracedOf(snapshot, poll.Pods),
+		}
 		r.state.calls.Begin(call)
 		r.caller.Call(ctx, call)
 	}
 	maps.Copy(polled, polledIn(eval.Calls.Tasks.Status(eval.Now())))
 	r.state.calls.KeepPolls(id, polled)
+}
+
+// tracedIn returns the lifecycles of requests whose traces are exported.
+func (r *Reconciler) tracedIn(requests []rule.Request) []tracing.Lifecycle {
+	if r.traced == nil {
+		return nil
+	}
+	return r.traced(requests)
+}
+
+// tracedOf returns the lifecycles of the pods of a task that still wait and whose traces are exported.
+func (r *Reconciler) tracedOf(snapshot snapshot, pods []appsv1alpha1.TaskPod) []tracing.Lifecycle {
+	if r.traced == nil {
+		return nil
+	}
+	var requests []rule.Request
+	for _, pod := range pods {
+		if object := snapshot.Pod(pod.UID); object != nil {
+			fact := &rule.PodFact{Namespace: object.Namespace, Name: object.Name, UID: object.UID, Labels: object.Labels}
+			requests = append(requests, rule.Request{Pod: fact, ID: pod.ID})
+		}
+	}
+	return r.traced(requests)
 }
 
 // polledIn returns the trace ids of the tasks that are polled in a status.

@@ -1,10 +1,12 @@
 package dispatch
 
 import (
+	"net/url"
 	"time"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/tracing"
 	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooktask"
 )
@@ -16,6 +18,23 @@ type Call struct {
 	Service Service
 	Post    *webhookclient.PostRequest
 	Poll    *webhooktask.Poll
+
+	// Stage is the stage of the rule, and Of are the lifecycles that the call is about and that have an exported
+	// trace.
+	Stage appsv1alpha1.TransitionStage
+	Of    []tracing.Lifecycle
+}
+
+// traced returns the call as its spans have it.
+func (c Call) traced(now time.Time) tracing.Call {
+	if len(c.Of) == 0 {
+		return tracing.Call{}
+	}
+	traced := tracing.Call{Rule: c.Rule, Stage: c.Stage, Poll: c.Poll != nil, TraceID: c.TraceID, Submitted: now, Of: c.Of}
+	if service, err := url.Parse(c.Service.URL); err == nil {
+		traced.Server = service.Hostname()
+	}
+	return traced
 }
 
 // Service is the destination of the calls of a rule.

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/tracing"
 	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooktask"
 )
@@ -23,10 +24,17 @@ type Dispatcher struct {
 	secrets  client.Reader
 	inFlight *InFlight
 	wake     func(namespace string)
+	traces   Tracer
 	clock    clock.PassiveClock
 }
 
-// Config configures a Dispatcher. All fields must be set.
+// Tracer exports the spans of calls. It must not block.
+type Tracer interface {
+	// Called exports the spans of a call that has ended now. class and message are empty, or describe its failure.
+	Called(call tracing.Call, took time.Duration, class, message string)
+}
+
+// Config configures a Dispatcher. All fields but Traces must be set.
 type Config struct {
 	// Client makes the HTTP requests; Pool bounds them, and Metrics count them.
 	Client  webhookclient.Caller
@@ -42,13 +50,37 @@ type Config struct {
 	// Wake queues a round of a namespace, of which a result has arrived.
 	Wake  func(namespace string)
 	Clock clock.PassiveClock
+
+	// Traces exports the spans of the calls that have traces; nil if no call has.
+	Traces Tracer
 }
 
 // New returns a Dispatcher. Its calls are made once Pool is started.
 func New(c Config) *Dispatcher {
-	d := &Dispatcher{secrets: c.Secrets, inFlight: c.InFlight, wake: c.Wake, clock: c.Clock}
-	d.pool = webhookclient.NewPool(c.Client, c.Pool, c.Metrics, func(result webhookclient.Result) { d.deliver(resultOf(result)) })
+	d := &Dispatcher{secrets: c.Secrets, inFlight: c.InFlight, wake: c.Wake, traces: c.Traces, clock: c.Clock}
+	d.pool = webhookclient.NewPool(c.Client, c.Pool, c.Metrics, func(result webhookclient.Result) {
+		d.trace(result)
+		d.deliver(resultOf(result))
+	})
 	return d
+}
+
+// trace exports the spans of a call that has ended.
+func (d *Dispatcher) trace(result webhookclient.Result) {
+	if !result.Call.Traced.IsTraced() || d.traces == nil {
+		return
+	}
+	var failure webhooktask.Failure
+	if result.Failure != nil {
+		failure = FailureOf(*result.Failure)
+	}
+	d.traces.Called(result.Call.Traced, result.Took, failure.Class, failure.Message)
+}
+
+// fail delivers the failure of a call that cannot be started.
+func (d *Dispatcher) fail(call Call, failure *webhookclient.Failure) {
+	d.trace(webhookclient.Result{Call: webhookclient.Call{Traced: call.traced(d.clock.Now())}, Failure: failure})
+	d.deliver(Result{Call: call, Failure: failure})
 }
 
 // Pool returns the pool that makes the calls, to be started.
@@ -73,11 +105,11 @@ const (
 func (d *Dispatcher) Call(ctx context.Context, call Call) {
 	endpoint, failure := d.endpoint(ctx, call)
 	if failure != nil {
-		d.deliver(Result{Call: call, Failure: failure})
+		d.fail(call, failure)
 		return
 	}
 	// No round waits for a call, so the pool has a context of its own.
-	made := webhookclient.Call{Rule: call.Rule}
+	made := webhookclient.Call{Rule: call.Rule, Traced: call.traced(d.clock.Now())}
 	if call.Post != nil {
 		made.Key = call.TraceID + "/" + kindPost
 		made.Post = &webhookclient.PostCall{Endpoint: endpoint, Request: *call.Post}
@@ -86,7 +118,7 @@ func (d *Dispatcher) Call(ctx context.Context, call Call) {
 		made.Poll = &webhookclient.PollCall{Endpoint: endpoint, Keys: call.Poll.Keys, TaskID: call.Poll.TaskID, TraceID: call.TraceID}
 	}
 	if !d.pool.Submit(made) && !d.pool.InFlight(made.Key) {
-		d.deliver(Result{Call: call, Failure: webhookclient.Busy()})
+		d.fail(call, webhookclient.Busy())
 	}
 }
 
