@@ -29,7 +29,7 @@ func layers() []layer {
 		}},
 		{name: "components", packages: []string{
 			"pkg/budgetuse", "pkg/decisionlog", "pkg/doctor", "pkg/evaluation/...", "pkg/eventqueue", "pkg/opa/...", "pkg/ownerscale", "pkg/podfacts", "pkg/podindex/...",
-			"pkg/podopslifecycle/...", "pkg/podphases", "pkg/podwriter", "pkg/policyusers", "pkg/release", "pkg/replicasetpods", "pkg/resourceconsist",
+			"pkg/podopslifecycle/...", "pkg/podphases", "pkg/podrelease", "pkg/podwriter", "pkg/policyusers", "pkg/replicasetpods", "pkg/resourceconsist",
 			"pkg/tracing/export", "pkg/trafficadapter", "pkg/webhookclient/...",
 			"pkg/webhookserver", "pkg/webhooktask/dispatch",
 		}},

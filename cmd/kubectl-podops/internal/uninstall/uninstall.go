@@ -22,7 +22,7 @@ import (
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/installation"
 	"github.com/podops-dev/podops/pkg/adapters/demo"
 	"github.com/podops-dev/podops/pkg/adapters/haproxy"
-	"github.com/podops-dev/podops/pkg/release"
+	"github.com/podops-dev/podops/pkg/podrelease"
 	"github.com/podops-dev/podops/pkg/text"
 )
 
@@ -131,17 +131,17 @@ func manifests(namespace string) ([]*unstructured.Unstructured, error) {
 // releasePods ends every lifecycle, see package release, and prints its progress.
 func releasePods(ctx context.Context, c client.Client, flags options, out io.Writer) error {
 	step := ""
-	report, err := release.Run(ctx, c, release.Options{
+	report, err := podrelease.Run(ctx, c, podrelease.Options{
 		Namespace:     flags.managerNamespace,
 		Controllers:   []string{demo.ControllerName, haproxy.ControllerName},
 		Adapters:      flags.adapters,
 		AllFinalizers: flags.allFinalizers,
-		Progress: func(r release.Report) {
+		Progress: func(r podrelease.Report) {
 			if r.Step != step {
 				_, _ = fmt.Fprintln(out, r.Step)
 				step = r.Step
 			}
-			if r.Pods > 0 && r.Step == release.StepPods {
+			if r.Pods > 0 && r.Step == podrelease.StepPods {
 				_, _ = fmt.Fprintf(out, "  %d pods seen, %d released\n", r.Pods, r.Released)
 			}
 		},

@@ -1,4 +1,4 @@
-package release_test
+package podrelease_test
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/release"
+	"github.com/podops-dev/podops/pkg/podrelease"
 	"github.com/podops-dev/podops/test/builders"
 )
 
@@ -41,7 +41,7 @@ func TestDecide(t *testing.T) {
 			pod := tc.pod.Obj()
 			before := pod.DeepCopy()
 			goes := func(name string) bool { return name == mine }
-			got := release.Decide(pod, goes, builders.Epoch)
+			got := podrelease.Decide(pod, goes, builders.Epoch)
 			if diff := cmp.Diff(before, pod); diff != "" {
 				t.Errorf("Decide modified the pod (-before +after):\n%s", diff)
 			}
@@ -55,7 +55,7 @@ func TestDecide(t *testing.T) {
 			if _, has := after.Annotations[appsv1alpha1.AvailableConditionsAnnotationKey]; has != tc.wantAnnotation {
 				t.Errorf("annotation of expected finalizers is there: %t, want %t", has, tc.wantAnnotation)
 			}
-			if again := release.Decide(after, goes, builders.Epoch); !again.IsEmpty() {
+			if again := podrelease.Decide(after, goes, builders.Epoch); !again.IsEmpty() {
 				t.Errorf("the pod as decided needs more: %+v", again)
 			}
 		})
@@ -70,7 +70,7 @@ func TestDecideEndsTheDeletionOfAScaleDown(t *testing.T) {
 				appsv1alpha1.PreviousDeletionCostAnnotationKey: cost, corev1.PodDeletionCost: "-2147483648",
 				appsv1alpha1.PendingDeleteAnnotationKey: "{}",
 			}
-			after := apply(pod, release.Decide(pod, func(string) bool { return true }, builders.Epoch))
+			after := apply(pod, podrelease.Decide(pod, func(string) bool { return true }, builders.Epoch))
 			if got := after.Annotations[corev1.PodDeletionCost]; got != cost || len(after.Annotations) > 1 {
 				t.Errorf("annotations %v, want the deletion cost %q alone", after.Annotations, cost)
 			}
@@ -79,7 +79,7 @@ func TestDecideEndsTheDeletionOfAScaleDown(t *testing.T) {
 }
 
 // apply returns the pod as the API server has it after the decision was written.
-func apply(pod *corev1.Pod, decision release.Decision) *corev1.Pod {
+func apply(pod *corev1.Pod, decision podrelease.Decision) *corev1.Pod {
 	after := pod.DeepCopy()
 	after.Labels = decision.Change.Apply(pod.Labels)
 	for key, value := range decision.Change.Annotations {

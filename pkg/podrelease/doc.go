@@ -1,4 +1,4 @@
-// Package release removes PodOps from a cluster without leaving a pod out of service.
+// Package podrelease removes PodOps from a cluster without leaving a pod out of service.
 //
 // Each step makes sure that no component can repeat the changes that the next step reverts:
 //
@@ -14,4 +14,4 @@
 //
 // It needs no manager and writes with the rights of its caller, so it works when the
 // manager has failed. A second run continues where the first run stopped.
-package release
+package podrelease
