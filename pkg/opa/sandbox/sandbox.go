@@ -43,6 +43,9 @@ const (
 	maxStderrBytes = 4 << 10
 )
 
+// ErrBusy means that a child had too little of the processors: its module may be good.
+var ErrBusy = errors.New("the machine was too busy")
+
 // Options configures a Sandbox. Fields that are zero take their defaults.
 type Options struct {
 	// Timeout is the time limit of a child, including its start. Default: 5 s.
@@ -210,7 +213,7 @@ func (s *Sandbox) run(ctx context.Context, encodedRequest []byte) (spent time.Du
 		return spent, ctx.Err()
 	}
 	if limited.Err() != nil && spent < s.timeout/busyShare {
-		return spent, fmt.Errorf("the machine was too busy to compile it within %v, try again", s.timeout)
+		return spent, fmt.Errorf("%w to compile it within %v, try again", ErrBusy, s.timeout)
 	}
 	return spent, tooExpensive(limited.Err() != nil, s.timeout, stderr.firstLine())
 }

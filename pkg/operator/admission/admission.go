@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -26,11 +27,19 @@ import (
 	rulewebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
 )
 
+// busyTries is how often a module is checked while the machine is too busy.
+const busyTries = 5
+
+// modules checks a module. It is a *sandbox.Sandbox.
+type modules interface {
+	Check(ctx context.Context, source opa.Source) (spent time.Duration, err error)
+}
+
 // Reviewer reviews objects as though they were created.
 type Reviewer struct {
 	objects client.Reader
 	decoder admission.Decoder
-	modules *sandbox.Sandbox
+	modules modules
 	guard   webhookclient.Guard
 }
 
@@ -65,14 +74,26 @@ type Answer struct {
 
 // checker checks modules, and keeps their problems with their places.
 type checker struct {
-	modules  *sandbox.Sandbox
+	check    func(opa.Source) error
 	problems []Problem
 }
 
+// newChecker returns a checker without the time limit of the webhooks: no API server waits for the answer.
+func (r *Reviewer) newChecker(ctx context.Context) *checker {
+	return &checker{check: func(source opa.Source) (err error) {
+		for range busyTries {
+			if _, err = r.modules.Check(ctx, source); !errors.Is(err, sandbox.ErrBusy) {
+				break
+			}
+		}
+		return err
+	}}
+}
+
 // Check implements the checkers of the webhooks. It returns no error about a module.
-func (c *checker) Check(ctx context.Context, modules ...inspection.Module) (field.ErrorList, error) {
+func (c *checker) Check(_ context.Context, modules ...inspection.Module) (field.ErrorList, error) {
 	for _, module := range modules {
-		_, err := c.modules.Check(ctx, opa.Source{Owner: module.Owner, Module: module.Source, ParametersSchema: module.ParametersSchema})
+		err := c.check(opa.Source{Owner: module.Owner, Module: module.Source, ParametersSchema: module.ParametersSchema})
 		wrong := &opa.CompileError{}
 		if errors.As(err, &wrong) {
 			for _, problem := range wrong.Problems {
@@ -111,7 +132,7 @@ func (r *Reviewer) Normalize(ctx context.Context, raw []byte) ([]byte, Answer, e
 
 // Rule reviews a PodTransitionRule in its canonical spelling.
 func (r *Reviewer) Rule(ctx context.Context, raw []byte) Answer {
-	checked := &checker{modules: r.modules}
+	checked := r.newChecker(ctx)
 	// The objects come from the files that are reviewed, so nothing is kept secret from their reader.
 	ctx = clientauth.WithVerified(ctx, true)
 	return answerOf(rulewebhook.NewValidator(r.decoder, r.objects, r.objects, checked, r.guard.CheckURL).Handle(ctx, request(raw)), checked)
@@ -119,7 +140,7 @@ func (r *Reviewer) Rule(ctx context.Context, raw []byte) Answer {
 
 // Policy reviews a PodTransitionPolicy.
 func (r *Reviewer) Policy(ctx context.Context, raw []byte) Answer {
-	checked := &checker{modules: r.modules}
+	checked := r.newChecker(ctx)
 	return answerOf(policywebhook.NewValidator(r.decoder, r.objects, checked, nil).Handle(ctx, request(raw)), checked)
 }
 
