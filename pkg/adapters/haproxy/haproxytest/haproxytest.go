@@ -15,8 +15,6 @@ import (
 	"testing"
 	"text/template"
 	"time"
-
-	"github.com/podops-dev/podops/test/managerprocess"
 )
 
 // Backend is the name of the only backend. It is empty at first.
@@ -132,11 +130,12 @@ func reach(network, address string) error {
 
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	address, err := managerprocess.FreeAddress()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("looking for a free port: %v", err)
 	}
-	return address
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
 }
 
 // find returns the path of HAProxy; hack/haproxy installs it.
