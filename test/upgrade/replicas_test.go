@@ -33,6 +33,10 @@ type replicas struct {
 	service    *managerprocess.Service
 	kubeconfig string // of the ServiceAccount
 
+	// killing is locked while a leader is killed: a request that meets it is unanswered, and a webhook with
+	// failurePolicy Ignore lets it pass.
+	killing sync.RWMutex
+
 	mu      sync.Mutex
 	all     []*replica
 	killed  []time.Time
@@ -200,6 +204,8 @@ func (r *replicas) ranked(version release, property func(*replica) bool) *replic
 func (r *replicas) killLeader(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(ctx, r.leader).ShouldNot(BeNil())
+	r.killing.Lock()
+	defer r.killing.Unlock()
 	former := r.leader()
 	r.mu.Lock()
 	former.leaving = true
@@ -210,6 +216,13 @@ func (r *replicas) killLeader(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	Eventually(ctx, r.leader).ShouldNot(BeNil())
 	Eventually(ctx, r.running).Should(And(HaveLen(2), HaveEach(WithTransform((*replica).Ready, Succeed()))))
+}
+
+// betweenKills calls a function while no leader is killed.
+func (r *replicas) betweenKills(do func()) {
+	r.killing.RLock()
+	defer r.killing.RUnlock()
+	do()
 }
 
 // nearKill reports whether a request that was received at a time may have met a replica that was killed: during
