@@ -48,8 +48,7 @@ func (r *runner) removeAdmission(ctx context.Context) error {
 }
 
 // stopManager scales the Deployment of the manager to 0 and waits until its pods are deleted.
-// A cluster without that Deployment has nothing to stop: a manager outside of the cluster
-// must be stopped by its user.
+// A cluster without that Deployment has nothing to stop.
 func (r *runner) stopManager(ctx context.Context) error {
 	var deployment appsv1.Deployment
 	err := r.client.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: managerDeployment}, &deployment)

@@ -86,6 +86,7 @@ func Run(ctx context.Context, c client.Client, options Options) (Report, error) 
 		run  func(context.Context) error
 	}{
 		{"reading TrafficAdapters", r.findAdapters},
+		{"finding managers outside of the cluster", r.findManagerOutside},
 		{"removing webhook configurations and admission policies", r.removeAdmission},
 		{"stopping the manager", r.stopManager},
 		{"listing Services of adapters", r.findServices},

@@ -58,7 +58,8 @@ CustomResourceDefinitions every PodTransitionRule, PodTransitionPolicy, PodOpera
 TrafficAdapter is deleted: save them first.
 
 It needs no running manager, and can be run again: a second run continues where the first
-stopped. A manager outside of the cluster has to be stopped by hand first.`,
+stopped. A manager outside of the cluster has to be stopped by hand first: while it renews
+its Lease, the command fails and changes nothing.`,
 		Example: `  # Everything
   kubectl podops uninstall
 
@@ -128,7 +129,7 @@ func manifests(namespace string) ([]*unstructured.Unstructured, error) {
 	return installation.Build(installation.Options{Namespace: namespace, Components: components})
 }
 
-// releasePods ends every lifecycle, see package release, and prints its progress.
+// releasePods ends every lifecycle, see package podrelease, and prints its progress.
 func releasePods(ctx context.Context, c client.Client, flags options, out io.Writer) error {
 	step := ""
 	report, err := podrelease.Run(ctx, c, podrelease.Options{
