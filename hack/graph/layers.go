@@ -28,9 +28,9 @@ func layers() []layer {
 			"pkg/controllers/...", "pkg/webhooks/...", "pkg/adapters/...", "pkg/kvstore",
 		}},
 		{name: "components", packages: []string{
-			"pkg/budgetuse", "pkg/decisionlog", "pkg/doctor", "pkg/evaluation/...", "pkg/eventqueue", "pkg/opa/...", "pkg/ownerscale", "pkg/podfacts", "pkg/podindex/...",
-			"pkg/podopslifecycle/...", "pkg/podphases", "pkg/podrelease", "pkg/podwriter", "pkg/policyusers", "pkg/replicasetpods", "pkg/resourceconsist",
-			"pkg/tracing/export", "pkg/trafficadapter", "pkg/webhookclient/...",
+			"pkg/budgetuse", "pkg/decisionlog", "pkg/doctor", "pkg/evaluation/...", "pkg/eventqueue", "pkg/opa/...", "pkg/ownerscale", "pkg/podfacts",
+			"pkg/podindex/...", "pkg/podopslifecycle/...", "pkg/podphases", "pkg/podrelease", "pkg/podwriter", "pkg/policyusers", "pkg/replicasetpods",
+			"pkg/resourceconsist", "pkg/tracing/export", "pkg/trafficadapter", "pkg/webhookclient/...",
 			"pkg/webhookserver", "pkg/webhooktask/dispatch",
 		}},
 		{name: "pure packages", packages: []string{

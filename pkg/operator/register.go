@@ -98,9 +98,6 @@ func register(
 	if err := registerDeferredDeletes(mgr, gatherer, times, clientOf{identity, known}, measured, options); err != nil {
 		return err
 	}
-	if err := podoperation.New(mgr.GetClient(), recorder, clk).SetupWithManager(mgr, options.Workers); err != nil {
-		return fmt.Errorf("setting up operations: %w", err)
-	}
 	expected, err := registerTraffic(mgr, options, clk)
 	if err != nil {
 		return err
@@ -208,7 +205,7 @@ func registerOwners(mgr manager.Manager, index ruleIndex, measured *ownerscale.M
 	return nil
 }
 
-// registerPods registers the controller of the lifecycles of pods.
+// registerPods registers the controllers of the lifecycles of pods, and of PodOperations.
 func registerPods(
 	mgr manager.Manager, index ruleIndex, writer *podwriter.Writer, gatherer *podfacts.Gatherer, times lifecycle.Options, measured *Metrics, workers int,
 ) error {
@@ -217,6 +214,9 @@ func registerPods(
 	// The index is registered before the cache starts, so no context can end it.
 	if err := pods.SetupWithManager(context.Background(), mgr, workers); err != nil {
 		return fmt.Errorf("setting up lifecycles: %w", err)
+	}
+	if err := podoperation.New(mgr.GetClient(), recorder, measured.clock).SetupWithManager(mgr, workers); err != nil {
+		return fmt.Errorf("setting up operations: %w", err)
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func text(spans []tracing.Span) string {
 		}
 		fmt.Fprintf(&lines, "%s %s %s %q from %v to %v\n", span.Trace, span.ID, parent, span.Name, span.Start.Sub(epoch()), span.End.Sub(epoch()))
 		for _, a := range span.Attributes {
-			fmt.Fprintf(&lines, "  %s = %s\n", a.Key, a.Value.Emit())
+			fmt.Fprintf(&lines, "  %s = %s\n", a.Key, a.Value.String())
 		}
 		if span.Failure != "" {
 			fmt.Fprintf(&lines, "  failure: %s\n", span.Failure)
@@ -90,7 +90,7 @@ func short(spans []tracing.Span) []string {
 		line := fmt.Sprintf("%s %v-%v", span.Name, span.Start.Sub(epoch()).Seconds(), span.End.Sub(epoch()).Seconds())
 		for _, a := range span.Attributes {
 			if a.Key == "podops.outcome" {
-				line += " " + a.Value.Emit()
+				line += " " + a.Value.String()
 			}
 		}
 		lines = append(lines, line)

@@ -47,7 +47,7 @@ func encodeSpan(span tracing.Span) *tracepb.Span {
 func encodeAttributes(attributes []attribute.KeyValue) []*commonpb.KeyValue {
 	encoded := make([]*commonpb.KeyValue, len(attributes))
 	for i, a := range attributes {
-		value := &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: a.Value.Emit()}}
+		value := &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: a.Value.String()}}
 		if a.Value.Type() == attribute.INT64 {
 			value.Value = &commonpb.AnyValue_IntValue{IntValue: a.Value.AsInt64()}
 		}
