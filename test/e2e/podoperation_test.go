@@ -39,9 +39,9 @@ var _ = Describe("A PodOperation", func() {
 		operation := p.operation(ctx, appsv1alpha1.PodOperationSpec{Target: webDeployment, Action: restart})
 		Eventually(ctx, p.seeingOperation(operation)).WithTimeout(2 * patience).Should(haveEnded(appsv1alpha1.ReasonSucceeded, pods))
 
+		Eventually(ctx, p.list).Should(HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle(), haveRestarted(1))))
 		after := p.list(ctx)
 		Expect(uids(after)).To(ConsistOf(uids(before)), "the pods stay")
-		Expect(after).To(HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle(), haveRestarted(1))))
 		Expect(after).To(HaveEach(WithTransform(imageOf, HavePrefix("registry.example.com/web:v1@sha256:"))), "the digest is the same")
 		Expect(observer.leastAvailable()).To(Equal(pods-pods/4), "the limit must be kept, and reached")
 		Expect(p.operationEvents(ctx, operation)).To(ConsistOf("OperationStarted", "OperationEnded"))
@@ -124,7 +124,7 @@ var _ = Describe("A PodOperation", func() {
 		Eventually(ctx, func(ctx context.Context) error {
 			return p.admin.Get(ctx, client.ObjectKeyFromObject(operation), operation)
 		}).Should(Satisfy(apierrors.IsNotFound))
-		Expect(p.list(ctx)).To(HaveEach(And(haveRestarted(1), expect.BeAvailable(), expect.HaveNoLifecycle())))
+		Eventually(ctx, p.list).Should(HaveEach(And(haveRestarted(1), expect.BeAvailable(), expect.HaveNoLifecycle())))
 	})
 
 	It("evicts each pod of a Deployment once, within the PodDisruptionBudget", Label(mainStories), func(ctx context.Context) {
@@ -164,9 +164,9 @@ var _ = Describe("A PodOperation", func() {
 			}},
 		}})
 		Eventually(ctx, p.seeingOperation(operation)).Should(haveEnded(appsv1alpha1.ReasonSucceeded, 4))
+		Eventually(ctx, p.list).Should(HaveEach(And(haveRestarted(0), expect.BeAvailable())))
 		for _, pod := range p.list(ctx) {
 			Expect(pod.Status.ContainerStatuses[0].Resources.Requests.Cpu().String()).To(Equal("20m"))
-			Expect(pod).To(And(haveRestarted(0), expect.BeAvailable()))
 		}
 	})
 
@@ -205,7 +205,7 @@ var _ = Describe("A PodOperation", func() {
 		for _, operation := range []*appsv1alpha1.PodOperation{one, two} {
 			Eventually(ctx, p.seeingOperation(operation)).WithTimeout(2 * patience).Should(haveEnded(appsv1alpha1.ReasonSucceeded, 4))
 		}
-		Expect(p.list(ctx)).To(HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle())))
+		Eventually(ctx, p.list).Should(HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle())))
 	})
 
 	It("is queued while as many as a namespace may have are in progress, and starts when another ends", func(ctx context.Context) {
@@ -230,7 +230,7 @@ var _ = Describe("A PodOperation", func() {
 		Eventually(ctx, p.seeingOperation(queued)).Should(HaveField("Status.StartTime", Not(BeNil())))
 		p.label(ctx, p.list(ctx)[0], approvedLabel, "true")
 		Eventually(ctx, p.seeingOperation(queued)).Should(haveEnded(appsv1alpha1.ReasonSucceeded, 1))
-		Expect(p.list(ctx)).To(HaveEach(And(haveRestarted(1), expect.BeAvailable(), expect.HaveNoLifecycle())))
+		Eventually(ctx, p.list).Should(HaveEach(And(haveRestarted(1), expect.BeAvailable(), expect.HaveNoLifecycle())))
 	})
 
 	It("continues with another manager, and restarts no pod twice", func(ctx context.Context) {
@@ -244,7 +244,7 @@ var _ = Describe("A PodOperation", func() {
 		managers.stopAll()
 		managers.start(ctx)
 		Eventually(ctx, p.seeingOperation(operation)).WithTimeout(3 * patience).Should(haveEnded(appsv1alpha1.ReasonSucceeded, pods))
-		Expect(p.list(ctx)).To(HaveEach(And(haveRestarted(1), expect.BeAvailable())))
+		Eventually(ctx, p.list).Should(HaveEach(And(haveRestarted(1), expect.BeAvailable())))
 	})
 })
 
