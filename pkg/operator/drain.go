@@ -38,8 +38,8 @@ func newDrain(ctx context.Context, delay time.Duration, clk clock.Clock) drain {
 }
 
 // endPatience is how long a manager may take to end: the time that controller-runtime has its parts end in, and
-// some more.
-const endPatience = 30*time.Second + 5*time.Second
+// some more. With Options.Serving.ShutdownDelay it is below the terminationGracePeriodSeconds of the Deployment.
+const endPatience = 30*time.Second + 2*time.Second
 
 // run starts a manager and returns when it has ended, with its error. A manager whose caches are not filled, for
 // example without rights to list pods, does not end by its context; run returns an error after endPatience.
