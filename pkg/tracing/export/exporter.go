@@ -122,21 +122,21 @@ func (e *Exporter) Start(ctx context.Context) error {
 // await returns once there is a batch to send, or a part of a batch that has waited for others. It returns false when ctx
 // ends.
 func (e *Exporter) await(ctx context.Context) bool {
-	for e.queued() == 0 {
+	var due <-chan time.Time
+	for {
+		switch queued := e.queued(); {
+		case queued >= batch:
+			return ctx.Err() == nil
+		case queued > 0 && due == nil:
+			due = e.clock.After(delay)
+		}
 		select {
 		case <-e.wake:
+		case <-due:
+			return true
 		case <-ctx.Done():
 			return false
 		}
-	}
-	if e.queued() >= batch {
-		return ctx.Err() == nil
-	}
-	select {
-	case <-e.clock.After(delay):
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
