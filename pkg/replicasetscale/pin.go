@@ -49,7 +49,8 @@ func CostOnGrant(pod *corev1.Pod, labels map[string]string) string {
 }
 
 // Unpin returns the annotations that restore the deletion cost of a pod, unless another cost was
-// set meanwhile. It returns nil for a pod that PodOps did not begin.
+// set meanwhile. It returns nil for a pod that PodOps did not begin. Users may write the former cost: one
+// that the API server does not accept is not restored, or no request could remove the annotation.
 func Unpin(pod *corev1.Pod) map[string]any {
 	previous, begun := pod.Annotations[appsv1alpha1.PreviousDeletionCostAnnotationKey]
 	if !begun {
@@ -58,7 +59,7 @@ func Unpin(pod *corev1.Pod) map[string]any {
 	annotations := map[string]any{appsv1alpha1.PreviousDeletionCostAnnotationKey: nil}
 	switch {
 	case !slices.Contains([]string{begunCost, grantedCost}, pod.Annotations[corev1.PodDeletionCost]):
-	case previous == "":
+	case !isDeletionCost(previous):
 		annotations[corev1.PodDeletionCost] = nil
 	default:
 		annotations[corev1.PodDeletionCost] = previous

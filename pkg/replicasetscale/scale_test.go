@@ -176,3 +176,15 @@ func TestUnpinRestoresTheCostFromBeforeBegin(t *testing.T) {
 		t.Errorf("a pod that was not begun changes by %v", got)
 	}
 }
+
+// A user may write the annotation with the former cost. The API server rejects a pod with a cost that is not a number.
+func TestUnpinRestoresNoCostThatTheAPIServerRejects(t *testing.T) {
+	for _, forged := range []string{"x", "", "+7", "007", "2147483648", "1.5", "-"} {
+		pod := &corev1.Pod{}
+		pod.Annotations = map[string]string{appsv1alpha1.PreviousDeletionCostAnnotationKey: forged, corev1.PodDeletionCost: grantedCost}
+		want := map[string]any{appsv1alpha1.PreviousDeletionCostAnnotationKey: nil, corev1.PodDeletionCost: nil}
+		if diff := cmp.Diff(want, Unpin(pod)); diff != "" {
+			t.Errorf("former cost %q: annotations (-want +got):\n%s", forged, diff)
+		}
+	}
+}

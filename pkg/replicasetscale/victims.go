@@ -80,15 +80,26 @@ func isReady(pod *corev1.Pod) bool {
 
 // deletionCost returns the deletion cost of a pod: 0 when the annotation is absent or invalid.
 func deletionCost(pod *corev1.Pod) int64 {
-	text := pod.Annotations[corev1.PodDeletionCost]
+	cost, _ := parseCost(pod.Annotations[corev1.PodDeletionCost])
+	return cost
+}
+
+// isDeletionCost reports whether the API server accepts a text as a deletion cost.
+func isDeletionCost(text string) bool {
+	_, ok := parseCost(text)
+	return ok
+}
+
+// parseCost reads a deletion cost as the API server does.
+func parseCost(text string) (cost int64, ok bool) {
 	if strings.HasPrefix(text, "+") || len(text) > 1 && strings.HasPrefix(text, "0") {
-		return 0
+		return 0, false
 	}
 	cost, err := strconv.ParseInt(text, 10, 32)
 	if err != nil {
-		return 0
+		return 0, false
 	}
-	return cost
+	return cost, true
 }
 
 // byReadyTime orders ready pods: the pod that became ready last comes first.
