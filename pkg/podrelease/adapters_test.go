@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -55,7 +56,7 @@ func runnerOf(t *testing.T, options Options, objects ...client.Object) *runner {
 		t.Fatal(err)
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
-	return &runner{client: c, options: options, clock: clocktesting.NewFakePassiveClock(builders.Epoch)}
+	return &runner{client: c, options: options, clock: clocktesting.NewFakePassiveClock(builders.Epoch), writes: map[types.UID]int{}}
 }
 
 func TestTheServicesOfRemovedAdaptersAreReleased(t *testing.T) {

@@ -3,7 +3,6 @@ package podrelease
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,15 +17,12 @@ func (r *runner) releaseOperations(ctx context.Context) error {
 	err := r.eachPage(ctx, &appsv1alpha1.PodOperationList{}, func(page client.ObjectList) error {
 		operations := page.(*appsv1alpha1.PodOperationList)
 		for i := range operations.Items {
-			before := &operations.Items[i]
-			if !slices.Contains(before.Finalizers, appsv1alpha1.PodOperationFinalizer) {
-				continue
-			}
-			after := before.DeepCopy()
-			after.Finalizers = without(before.Finalizers, []string{appsv1alpha1.PodOperationFinalizer})
-			patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-			if err := client.IgnoreNotFound(r.client.Patch(ctx, after, patch)); err != nil {
-				return fmt.Errorf("PodOperation %s: %w", client.ObjectKeyFromObject(before), err)
+			operation := &operations.Items[i]
+			_, err := r.change(ctx, operation, func() {
+				operation.Finalizers = without(operation.Finalizers, []string{appsv1alpha1.PodOperationFinalizer})
+			})
+			if err != nil {
+				return fmt.Errorf("PodOperation %s: %w", client.ObjectKeyFromObject(operation), err)
 			}
 		}
 		return nil

@@ -11,7 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,6 +29,13 @@ const (
 
 	// pause is the time between two passes over the pods, if the first pass did not finish all.
 	pause = 500 * time.Millisecond
+
+	// maxWrites bounds the writes to a pod that end the waiting for it: the first ends its lifecycles, the second
+	// removes finalizers, and a pod that needs more is changed by another client.
+	maxWrites = 5
+
+	// maxLeft bounds Report.Left.
+	maxLeft = 10
 )
 
 // StepPods is the Report.Step in which pods are visited.
@@ -73,13 +82,17 @@ type Report struct {
 
 	// Adapters are the names of the TrafficAdapters whose finalizers stay.
 	Adapters []string
+
+	// Left are the first pods that no write releases, with the cause: another client changes them again and
+	// again, or the API server rejects the write.
+	Left []string
 }
 
 // Run ends every lifecycle in the cluster, opens every gate, and removes the finalizers of
-// removed controllers. It returns when a pass over all pods changes nothing, or with the
-// context's error and the changes so far. c must not read from a cache.
+// removed controllers. It returns when a pass over all pods changes nothing but the pods in Report.Left, or with
+// the context's error and the changes so far. c must not read from a cache.
 func Run(ctx context.Context, c client.Client, options Options) (Report, error) {
-	r := &runner{client: c, options: options, clock: clock.RealClock{}}
+	r := &runner{client: c, options: options, clock: clock.RealClock{}, writes: map[types.UID]int{}}
 	r.writer = podwriter.New(c, unrecorded{}, r.clock)
 	for _, step := range []struct {
 		name string
@@ -114,6 +127,7 @@ type runner struct {
 	removed  []trafficadapter.Registration // of Options.Adapters
 	services []corev1.Service              // of removed controllers
 	last     error                         // of a write that is retried
+	writes   map[types.UID]int             // to each pod
 }
 
 func (r *runner) progress() {
@@ -153,9 +167,9 @@ func (r *runner) releasePods(ctx context.Context) error {
 }
 
 // pass visits every controlled pod, and every other pod in the namespaces of Services of
-// removed controllers. settled is true if it changed nothing.
+// removed controllers. settled is true if it changed nothing but pods that are left.
 func (r *runner) pass(ctx context.Context) (settled bool, err error) {
-	settled, r.report.Pods = true, 0
+	settled, r.report.Pods, r.report.Left = true, 0, nil
 	visit := func(page client.ObjectList) error {
 		for i := range page.(*corev1.PodList).Items {
 			changed, err := r.releasePod(ctx, &page.(*corev1.PodList).Items[i])
@@ -185,30 +199,68 @@ func (r *runner) pass(ctx context.Context) (settled bool, err error) {
 	return settled, nil
 }
 
-// releasePod writes the Decision for one pod. A pod that has changed meanwhile, or whose
-// request is denied by an admission policy that the API server still applies, is left to the
-// next pass.
+// releasePod writes the Decision for one pod. A pod whose request is denied by an admission policy that the API
+// server still applies is left to the next pass, and so is a pod that changes all the time.
 func (r *runner) releasePod(ctx context.Context, pod *corev1.Pod) (changed bool, err error) {
 	decision := Decide(pod, r.goes(pod.Namespace), r.clock.Now())
 	if decision.IsEmpty() {
 		return false, nil
 	}
+	err = r.write(ctx, pod, decision)
+	switch {
+	case apierrors.IsInvalid(err):
+		r.leave(pod, err.Error())
+		return false, nil
+	case err != nil:
+		return true, r.transient(err)
+	}
+	if r.writes[pod.UID]++; r.writes[pod.UID] > maxWrites {
+		r.leave(pod, "another client changes it again and again")
+		return false, nil
+	}
+	return true, nil
+}
+
+// leave reports a pod that no write releases.
+func (r *runner) leave(pod *corev1.Pod, cause string) {
+	if len(r.report.Left) < maxLeft {
+		r.report.Left = append(r.report.Left, fmt.Sprintf("%s: %s", client.ObjectKeyFromObject(pod), cause))
+	}
+}
+
+// write writes a Decision for a pod: the change of its lifecycles, and in the next pass, under the
+// resourceVersion of that write, its finalizers. When the pod has changed meanwhile, it decides again.
+func (r *runner) write(ctx context.Context, pod *corev1.Pod, decision Decision) error {
+	return retry.OnError(retry.DefaultRetry, apierrors.IsConflict, func() error {
+		err := r.writeOnce(ctx, pod, decision)
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		present := &corev1.Pod{}
+		if getErr := r.client.Get(ctx, client.ObjectKeyFromObject(pod), present); getErr != nil {
+			return fmt.Errorf("reading pod %s: %w", client.ObjectKeyFromObject(pod), getErr)
+		}
+		pod, decision = present, Decide(present, r.goes(present.Namespace), r.clock.Now())
+		return err
+	})
+}
+
+func (r *runner) writeOnce(ctx context.Context, pod *corev1.Pod, decision Decision) error {
 	if !decision.Change.IsEmpty() {
 		if err := r.writer.Write(ctx, pod, decision.Change); err != nil {
-			return true, r.transient(err)
+			return err
 		}
 		r.report.Released++
-		// The next pass removes the finalizers, under the resourceVersion of this write.
-		return true, nil
+		return nil
 	}
 	stays := pod.DeepCopy()
 	stays.Finalizers = without(pod.Finalizers, decision.Finalizers)
 	patch := client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{})
 	if err := r.client.Patch(ctx, stays, patch); err != nil {
-		return true, r.transient(err)
+		return err
 	}
 	r.report.Finalizers += len(decision.Finalizers)
-	return true, nil
+	return nil
 }
 
 // goes returns a function that reports whether a protection finalizer on a pod of the namespace
@@ -230,20 +282,35 @@ func (r *runner) goes(namespace string) func(string) bool {
 // load balancer stays, because pods continue to serve.
 func (r *runner) releaseServices(ctx context.Context) error {
 	for i := range r.services {
-		before := &r.services[i]
-		after := before.DeepCopy()
-		resourceconsist.Disown(after)
-		if equality.Semantic.DeepEqual(before, after) {
-			continue
+		service := &r.services[i]
+		changed, err := r.change(ctx, service, func() { resourceconsist.Disown(service) })
+		if err != nil {
+			return fmt.Errorf("service %s: %w", client.ObjectKeyFromObject(service), err)
 		}
-		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		if err := client.IgnoreNotFound(r.client.Patch(ctx, after, patch)); err != nil {
-			return fmt.Errorf("service %s: %w", client.ObjectKeyFromObject(before), err)
+		if changed {
+			r.report.Services++
 		}
-		r.report.Services++
 	}
 	r.progress()
 	return nil
+}
+
+// change writes a modification of an object, which it reads again when that has changed meanwhile. It returns false
+// if there is nothing to write.
+func (r *runner) change(ctx context.Context, object client.Object, modify func()) (changed bool, err error) {
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		before := object.DeepCopyObject().(client.Object)
+		if modify(); equality.Semantic.DeepEqual(before, object) {
+			return nil
+		}
+		changed = true
+		err := r.client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		if apierrors.IsConflict(err) {
+			return errors.Join(err, r.client.Get(ctx, client.ObjectKeyFromObject(object), object))
+		}
+		return err
+	})
+	return changed, client.IgnoreNotFound(err)
 }
 
 // eachPage lists objects a page at a time.

@@ -154,6 +154,11 @@ func releasePods(ctx context.Context, c client.Client, flags options, out io.Wri
 		report.Released, report.ReplicaSets, report.Finalizers, report.Services); err != nil {
 		return fmt.Errorf("writing: %w", err)
 	}
+	for _, left := range report.Left {
+		if _, err := fmt.Fprintf(out, "not released: pod %s\n", left); err != nil {
+			return fmt.Errorf("writing: %w", err)
+		}
+	}
 	if len(report.Adapters) > 0 && !flags.allFinalizers {
 		_, err = fmt.Fprintf(out, "the finalizers of %s stay: their programs remove them; --adapters removes them when these programs have stopped\n",
 			strings.Join(report.Adapters, ", "))
