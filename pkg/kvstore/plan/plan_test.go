@@ -130,21 +130,95 @@ func TestADeletionWaitsForItsBackup(t *testing.T) {
 }
 
 func TestADeletionSkipsItsBackup(t *testing.T) {
-	for sentence, change := range map[string]func(*world){
-		"by annotation": func(w *world) {
+	available := func(t *testing.T) *world { t.Helper(); return created(t, 3, kvstorev1.CanaryUpgradeStrategy) }
+	for sentence, tc := range map[string]struct {
+		world func(*testing.T) *world
+		skips bool
+	}{
+		"by annotation": {func(t *testing.T) *world {
+			w := available(t)
 			w.cluster.Annotations = map[string]string{kvstorev1.SkipBackupAnnotationKey: ""}
-		},
-		"of a store that was never available": func(w *world) { w.cluster.Status.Conditions = nil },
+			return w
+		}, true},
+		"of a store that was never available": {func(*testing.T) *world {
+			w := newWorld(3, kvstorev1.CanaryUpgradeStrategy)
+			w.cluster.Spec.Version = unready
+			w.settle()
+			return w
+		}, true},
+		"and not of a store that became available while no operator ran": {func(t *testing.T) *world {
+			w := available(t)
+			w.cluster.Status = kvstorev1.KVStoreClusterStatus{}
+			return w
+		}, false},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			w := created(t, 3, kvstorev1.CanaryUpgradeStrategy)
+			w := tc.world(t)
 			w.backupDown = true
-			change(w)
 			w.cluster.DeletionTimestamp = &metav1.Time{Time: w.now}
-			if !w.settle() || !w.gone || len(w.jobs) > 0 {
+			for range 20 {
+				w.operate(1000)
+				w.controllers()
+				w.now = w.now.Add(time.Second)
+			}
+			if w.gone != tc.skips || (len(w.jobs) == 0) != tc.skips {
 				t.Errorf("gone %t, %d Jobs", w.gone, len(w.jobs))
 			}
 		})
+	}
+}
+
+// waiting returns a world whose upgrade waits to operate on the second pod, as rules withhold it.
+func waiting(t *testing.T) *world {
+	t.Helper()
+	w := created(t, 3, kvstorev1.RollingUpdateUpgradeStrategy)
+	w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.Version = better })
+	for range 100 {
+		if u := w.cluster.Status.Upgrade; u != nil && u.Step == kvstorev1.StepWaiting && u.Ordinal == 1 {
+			return w
+		}
+		w.operate(1000)
+		w.controllers()
+		w.now = w.now.Add(time.Second)
+	}
+	t.Fatalf("the upgrade does not come to its second pod: %+v", w.cluster.Status)
+	return nil
+}
+
+func TestAnUpgradeWaitsForAnUpgradedPodThatFailsLater(t *testing.T) {
+	for sentence, tc := range map[string]struct {
+		away time.Duration
+		want kvstorev1.ClusterPhase
+	}{
+		"for a moment":                  {time.Second, kvstorev1.PhaseReady},
+		"for longer than the deadline":  {settings().ProgressDeadline + time.Second, kvstorev1.PhaseFailed},
+		"for shorter than the deadline": {settings().ProgressDeadline - time.Second, kvstorev1.PhaseReady},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			w := waiting(t)
+			w.now = w.now.Add(settings().ProgressDeadline + time.Hour) // rules withhold the next pod
+			w.operate(1000)
+			w.pods[2].heal(false, w.now)
+			w.operate(1000)
+			w.now = w.now.Add(tc.away)
+			w.operate(1000)
+			if !w.settle() || w.cluster.Status.Phase != tc.want {
+				t.Errorf("want phase %s, got %+v", tc.want, w.cluster.Status)
+			}
+		})
+	}
+}
+
+func TestAStatefulSetThatIsDeletedInAnUpgradeIsCreatedAgain(t *testing.T) {
+	w := waiting(t)
+	w.set = nil
+	w.operate(1000) // its pods are not deleted yet
+	if w.set == nil {
+		t.Error("the StatefulSet is not created while pods exist")
+	}
+	w.set = nil
+	if !w.settle() || w.cluster.Status.Phase != kvstorev1.PhaseReady || w.cluster.Status.CurrentVersion != better {
+		t.Errorf("%+v", w.cluster.Status)
 	}
 }
 

@@ -102,14 +102,26 @@ func (p *planner) backedUp(status metav1.ConditionStatus, reason, message string
 	p.condition(kvstorev1.ConditionBackedUp, status, reason, message)
 }
 
-// nothingToBackUp reports whether the deletion continues without a backup, and why.
+// nothingToBackUp reports whether the deletion continues without a backup, and why. A store that is available now may have
+// become so while no operator ran: its status does not report that yet.
 func (p *planner) nothingToBackUp() (string, bool) {
 	if _, skip := p.Cluster.Annotations[kvstorev1.SkipBackupAnnotationKey]; skip {
 		return "the annotation " + kvstorev1.SkipBackupAnnotationKey + " is set", true
 	}
 	available := meta.FindStatusCondition(p.status.Conditions, kvstorev1.ConditionAvailable)
 	never := available == nil || available.Reason == kvstorev1.ReasonNeverAvailable
-	return "the store has never acknowledged a write", never
+	return "the store has never acknowledged a write", never && !p.serves()
+}
+
+// serves reports whether the store may acknowledge writes at present.
+func (p *planner) serves() bool {
+	healthy := int32(0)
+	for _, m := range p.Members {
+		if m.healthy() {
+			healthy++
+		}
+	}
+	return p.Store.Leader != "" || 2*healthy > p.Cluster.Spec.Replicas
 }
 
 // deleteOldBackups deletes the Jobs of backups that failed, but the last.

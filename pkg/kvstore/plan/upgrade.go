@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kvstorev1 "github.com/podops-dev/podops/apis/kvstore/v1"
@@ -79,14 +81,14 @@ func (p *planner) rollForward(u *kvstorev1.UpgradeStatus) {
 	switch u.Step {
 	case kvstorev1.StepWaiting:
 		if broken, ok := p.brokenAbove(u); ok {
-			p.awaitReady(u, broken)
+			p.awaitReady(u, broken, p.unreadySince(u, broken))
 		} else if upgraded || p.mayOperate(u.Ordinal, Upgrade) {
 			p.step(u, u.Ordinal, kvstorev1.StepReplacing)
 		}
 	case kvstorev1.StepReplacing:
 		switch {
 		case !upgraded || !m.inService():
-			p.awaitReady(u, u.Ordinal)
+			p.awaitReady(u, u.Ordinal, u.StepStartedAt.Time)
 		case p.Cluster.Spec.UpgradeStrategy == kvstorev1.CanaryUpgradeStrategy:
 			p.step(u, u.Ordinal, kvstorev1.StepChecking)
 		default:
@@ -108,10 +110,35 @@ func (p *planner) brokenAbove(u *kvstorev1.UpgradeStatus) (int32, bool) {
 	return 0, false
 }
 
+// unreadySince returns when a pod that was ready with the new version ceased to be, at the earliest when the step began: a step may
+// wait for long, with the pod in service. A pod that does not exist has just ceased to.
+func (p *planner) unreadySince(u *kvstorev1.UpgradeStatus, ordinal int32) time.Time {
+	m, exists := p.Members[ordinal]
+	if !exists {
+		return p.now
+	}
+	since := u.StepStartedAt.Time
+	later := func(at time.Time) {
+		if at.After(since) {
+			since = at
+		}
+	}
+	later(m.Pod.CreationTimestamp.Time)
+	if m.terminating() {
+		later(m.Pod.DeletionTimestamp.Time)
+	}
+	for _, c := range m.Pod.Status.Conditions {
+		if (c.Type == corev1.ContainersReady || c.Type == corev1.PodReady) && c.Status != corev1.ConditionTrue {
+			later(c.LastTransitionTime.Time)
+		}
+	}
+	return since
+}
+
 // awaitReady waits until the pod is ready, and at most for the deadline.
-func (p *planner) awaitReady(u *kvstorev1.UpgradeStatus, ordinal int32) {
+func (p *planner) awaitReady(u *kvstorev1.UpgradeStatus, ordinal int32, since time.Time) {
 	name := PodName(p.Cluster.Name, ordinal)
-	left := p.settings.ProgressDeadline - p.now.Sub(u.StepStartedAt.Time)
+	left := p.settings.ProgressDeadline - p.now.Sub(since)
 	if left <= 0 {
 		p.fail(u, kvstorev1.ReasonPodNotReady,
 			fmt.Sprintf("pod %s of version %s was not ready within %s", name, u.ToVersion, p.settings.ProgressDeadline))
@@ -134,7 +161,7 @@ func (p *planner) check(u *kvstorev1.UpgradeStatus, m Member, upgraded bool) {
 	case exists:
 		p.progress = progress{kvstorev1.ReasonCheckingHealth, fmt.Sprintf("Job %s checks pod %s", job.Name, PodName(p.Cluster.Name, u.Ordinal))}
 	case !upgraded || !m.inService():
-		p.awaitReady(u, u.Ordinal)
+		p.awaitReady(u, u.Ordinal, p.unreadySince(u, u.Ordinal))
 	default:
 		p.decision.CreateJob = p.checkJob(u, m)
 		p.progress = progress{kvstorev1.ReasonCheckingHealth, "pod " + m.Pod.Name + " is checked"}
@@ -238,6 +265,10 @@ func (p *planner) toRollBack(u *kvstorev1.UpgradeStatus) (ordinal int32, found b
 func (p *planner) mayOperate(ordinal int32, operation Operation) bool {
 	p.target, p.operation = ordinal, operation
 	m, exists := p.Members[ordinal]
+	if p.StatefulSet == nil {
+		p.progress = progress{kvstorev1.ReasonWaitingForReplicas, "StatefulSet " + p.Cluster.Name + " does not exist"}
+		return false
+	}
 	if !exists || m.terminating() {
 		p.progress = progress{kvstorev1.ReasonWaitingForReplicas, "pod " + PodName(p.Cluster.Name, ordinal) + " does not exist"}
 		return false

@@ -38,8 +38,16 @@ type member struct {
 	begun       map[plan.Operation]bool
 	allowed     map[plan.Operation]bool
 	healthy     bool
+	since       time.Time // when healthy changed
 	terminating bool
 	labelled    bool
+}
+
+// heal changes whether a pod is healthy.
+func (m *member) heal(healthy bool, now time.Time) {
+	if m.healthy != healthy {
+		m.healthy, m.since = healthy, now
+	}
 }
 
 func (m *member) offTraffic() bool {
@@ -125,9 +133,11 @@ func (w *world) pod(ordinal int32, m *member) *corev1.Pod {
 	if m.terminating {
 		pod.DeletionTimestamp = &metav1.Time{Time: w.now}
 	}
+	containers := corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(m.since)}
 	if m.healthy {
-		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionTrue})
+		containers.Status = corev1.ConditionTrue
 	}
+	pod.Status.Conditions = append(pod.Status.Conditions, containers)
 	if m.healthy && !m.offTraffic() {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
 		pod.Labels[appsv1alpha1.ServiceAvailableLabelKey] = "1"
@@ -251,7 +261,8 @@ func (w *world) remove(ordinal int32, uid types.UID) {
 	if m.healthy && healthy < len(w.pods) {
 		w.violated("db-%d goes while another pod is not healthy", ordinal)
 	}
-	m.terminating, m.healthy = true, false
+	m.terminating = true
+	m.heal(false, w.now)
 	if w.leader == ordinal {
 		w.leader = -1
 	}
@@ -288,7 +299,7 @@ func (w *world) kubelets() {
 		case m.terminating:
 			delete(w.pods, ordinal)
 		case m.version != unready && !m.healthy:
-			m.healthy = true
+			m.heal(true, w.now)
 			w.voters[plan.PodName("db", ordinal)] = true
 		}
 	}
@@ -314,7 +325,7 @@ func (w *world) statefulSets() {
 			continue
 		}
 		w.uids++
-		m := &member{uid: w.uids, version: w.updateVersion(), begun: map[plan.Operation]bool{}, allowed: map[plan.Operation]bool{}}
+		m := &member{uid: w.uids, since: w.now, version: w.updateVersion(), begun: map[plan.Operation]bool{}, allowed: map[plan.Operation]bool{}}
 		if ordinal < partition {
 			m.version = w.current
 		}
