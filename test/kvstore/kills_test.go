@@ -23,6 +23,9 @@ import (
 // quietWindow is how long a steady cluster must get no write.
 const quietWindow = 2 * time.Second
 
+// leastPermits are the permits before the deletion: three pods are upgraded, the canary twice more, and a pod leaves.
+const leastPermits = 6
+
 // lastWrites is how many writes a failure reports.
 const lastWrites = 40
 
@@ -87,13 +90,9 @@ func (s *show) life() []story {
 	}
 }
 
-// createSmall creates a cluster of three replicas under the rules of the sample, but for the hook.
+// createSmall creates a cluster of three replicas under the rules of the sample.
 func (s *show) createSmall(ctx context.Context) error {
-	rules, err := s.rulesWithoutHook()
-	if err != nil {
-		return err
-	}
-	if err := s.admin.Create(ctx, rules); err != nil {
+	if err := s.applySample(ctx, sampleHook, sampleRules); err != nil {
 		return err
 	}
 	return s.admin.Create(ctx, &kvstorev1.KVStoreCluster{
@@ -107,13 +106,15 @@ func (s *show) createSmall(ctx context.Context) error {
 
 // TestTheOperatorIsKilledAtEachWrite kills the operator with SIGKILL at writes: before the API server has them
 // and after it has carried them out, in turn. Each story ends as without that, and the store loses no
-// acknowledged write.
+// acknowledged write. As in config/kvstore-operator there are two replicas: the other does not lead, and serves the hook.
 //
 // With 1, every operator makes one write at most, so that every write of a story is the first of a new
 // process, once lost and once unanswered. With more, rounds end between their writes.
 func TestTheOperatorIsKilledAtEachWrite(t *testing.T) {
 	s := newShow(t)
-	s.hook = "" // each call that meets no operator would be repeated after 10 s or more
+	if err := s.startStandby(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	k := newKiller(t, s)
 	want := s.live(t, k, 0, nil)
 	for _, every := range []int{1, 2, 3} {
@@ -132,6 +133,10 @@ func (s *show) live(t *testing.T, k *killer, every int, want []end) (ends []end)
 	if err := s.newNamespace(ctx, fmt.Sprintf("killed-every-%d", every)); err != nil {
 		t.Fatal(err)
 	}
+	permits, err := s.recordPermits(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
 	k.disarm()
 	k.start(ctx, t)
 	for i, story := range s.life() {
@@ -147,6 +152,9 @@ func (s *show) live(t *testing.T, k *killer, every int, want []end) (ends []end)
 			g.Expect(min(report.Writes.Succeeded, report.Reads.Succeeded)).To(BeNumerically(">", 0), "%+v", report)
 			g.Expect(report.Linearizable).To(Equal("Ok"))
 			t.Logf("every %d: %d writes and %d reads of the store, none lost or failed", every, report.Writes.Succeeded, report.Reads.Succeeded)
+			seen := permits.end()
+			g.Expect(len(seen)).To(BeNumerically(">=", leastPermits))
+			g.Expect(s.checkPermits(seen)).To(Succeed())
 		}
 		k.arm(killEvery(every))
 		g.Expect(story.begin(ctx)).To(Succeed())

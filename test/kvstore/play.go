@@ -52,7 +52,7 @@ func (s *show) play(ctx context.Context) error {
 
 func (s *show) create(ctx context.Context) error {
 	s.print("kubectl apply -k config/samples/kvstore: 5 replicas of version 1.0.0")
-	if err := s.applySample(ctx); err != nil {
+	if err := s.applySample(ctx, sampleHook, sampleRules, sampleCluster); err != nil {
 		return err
 	}
 	if err := s.await(ctx, "the cluster is ready", isPhase(kvstorev1.PhaseReady, "1.0.0", 5)); err != nil {
@@ -69,7 +69,11 @@ func (s *show) upgrade(ctx context.Context) error {
 		return err
 	}
 	err = s.upgradeKilled(ctx)
-	return errors.Join(err, s.checkPermits(permits.end()))
+	seen := permits.end()
+	if err == nil && len(seen) != replicas {
+		err = fmt.Errorf("%w: %d permits, want %d", errPermit, len(seen), replicas)
+	}
+	return errors.Join(err, s.checkPermits(seen))
 }
 
 func (s *show) upgradeKilled(ctx context.Context) error {

@@ -50,8 +50,9 @@ type show struct {
 	admin      client.WithWatch
 	kubelet    *processes.Kubelet
 	kubeconfig string // of the operator
-	hook       string // address of the hook of all operators; empty: they have none
+	hook       string // address of the hook
 	operator   *managerprocess.Process
+	standby    *managerprocess.Process // the replica that serves the hook while others lead; nil: the operator serves it
 	backups    *backups
 	load       *load
 }
@@ -90,14 +91,24 @@ func (s *show) open(ctx context.Context) error {
 	if s.hook, err = managerprocess.FreeAddress(); err != nil {
 		return err
 	}
-	// The operator has the rights of its ServiceAccount.
 	s.kubeconfig = filepath.Join(s.dir, "operator.kubeconfig")
+	return s.writeKubeconfig(ctx, s.kubeconfig)
+}
+
+// writeKubeconfig writes a kubeconfig with the rights of the ServiceAccount of the operator.
+func (s *show) writeKubeconfig(ctx context.Context, path string) error {
 	account := types.NamespacedName{Namespace: operatorNamespace, Name: "kvstore-operator"}
-	return managerprocess.WriteKubeconfigOf(ctx, s.stage.Config(), account, s.kubeconfig)
+	return managerprocess.WriteKubeconfigOf(ctx, s.stage.Config(), account, path)
 }
 
 // operatorNamespace is the namespace of the operator.
 const operatorNamespace = "kvstore-system"
+
+// Logs of the operators that lead, and of the standby.
+const (
+	operatorLog = "operator.log"
+	standbyLog  = "standby.log"
+)
 
 // hookURL returns the base of the URL of the hook.
 func (s *show) hookURL() string { return "https://" + s.hook }
@@ -124,24 +135,32 @@ func (s *show) startOperator(ctx context.Context) error {
 	return s.operator.AwaitReady(ctx)
 }
 
-// launchOperator starts the operator.
-func (s *show) launchOperator() error {
+// launchOperator starts the operator. It serves the hook, unless a standby does.
+func (s *show) launchOperator() (err error) {
+	var flags []string
+	if s.standby == nil {
+		flags = s.hookFlags()
+	}
+	s.operator, err = s.launch(s.kubeconfig, operatorLog, s.operator != nil, flags...)
+	return err
+}
+
+// hookFlags are the flags of an operator that serves the hook.
+func (s *show) hookFlags() []string {
+	return []string{"--namespace", operatorNamespace, "--hook-bind-address", s.hook, "--hook-url", s.hookURL(), "--zap-time-encoding", "rfc3339nano"}
+}
+
+// launch starts an operator with flags.
+func (s *show) launch(kubeconfig, log string, appends bool, flags ...string) (*managerprocess.Process, error) {
 	probe, err := managerprocess.FreeAddress()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	command := []string{
-		filepath.Join(s.bin, "kvstore-operator"), "--kubeconfig", s.kubeconfig, "--image", image,
+	command := append([]string{
+		filepath.Join(s.bin, "kvstore-operator"), "--kubeconfig", kubeconfig, "--image", image,
 		"--backup-to", s.backups.url, "--health-probe-bind-address", probe, "--progress-deadline", "60s",
-	}
-	if s.hook != "" {
-		command = append(command, "--namespace", operatorNamespace, "--hook-bind-address", s.hook, "--hook-url", s.hookURL(),
-			"--zap-time-encoding", "rfc3339nano")
-	}
-	s.operator, err = managerprocess.Start(managerprocess.Options{
-		Command: command, Log: filepath.Join(s.dir, "operator.log"), Append: s.operator != nil, Probe: probe,
-	})
-	return err
+	}, flags...)
+	return managerprocess.Start(managerprocess.Options{Command: command, Log: filepath.Join(s.dir, log), Append: appends, Probe: probe})
 }
 
 // close ends everything that open has started.
@@ -150,8 +169,10 @@ func (s *show) close() error {
 	if s.load != nil {
 		s.load.kill()
 	}
-	if s.operator != nil {
-		s.operator.End()
+	for _, process := range []*managerprocess.Process{s.operator, s.standby} {
+		if process != nil {
+			process.End()
+		}
 	}
 	if s.kubelet != nil {
 		errs = append(errs, s.kubelet.Close())
