@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 )
 
@@ -113,9 +114,12 @@ func TestADeletedPodReleasesItsAddress(t *testing.T) {
 	if err := fakes.CoreV1().Pods("default").Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	event := <-events.ResultChan()
-	if got, ok := event.Object.(*corev1.Pod); !ok || got.Name != pod.Name {
-		t.Errorf("the event is not passed on: %+v", event)
+	// A watch without a resourceVersion begins with the pods that exist.
+	for _, want := range []watch.EventType{watch.Added, watch.Deleted} {
+		event := <-events.ResultChan()
+		if got, ok := event.Object.(*corev1.Pod); !ok || event.Type != want || got.Name != pod.Name {
+			t.Fatalf("received the event %+v, want %s of pod %s", event, want, pod.Name)
+		}
 	}
 	if len(pool.byPod)+len(pool.inUse) != 0 {
 		t.Errorf("still taken: %v %v", pool.byPod, pool.inUse)
