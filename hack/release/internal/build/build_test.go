@@ -14,20 +14,17 @@ import (
 	"github.com/podops-dev/podops/hack/release/internal/build"
 )
 
-const program = `package main
-
-import "fmt"
+// printing imports nothing, so that few packages of the standard library are compiled.
+const printing = `package main
 
 var version string
 
-func main() { fmt.Println("version", version) }
+func main() { println("version", version) }
 `
 
-// buildProgram writes the program into a new folder, builds it without the results of earlier builds, and returns the
-// path of the binary.
-func buildProgram(t *testing.T, version string) string {
+// buildProgram writes a program into a new folder, builds it, and returns the path of the binary.
+func buildProgram(t *testing.T, program, version string) string {
 	t.Helper()
-	t.Setenv("GOCACHE", t.TempDir())
 	dir := t.TempDir()
 	for name, content := range map[string]string{"go.mod": "module example.com/program\n\ngo 1.26.0\n", "main.go": program} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
@@ -42,26 +39,31 @@ func buildProgram(t *testing.T, version string) string {
 	return path
 }
 
+// TestBuildsInTwoFoldersAreEqual compares two builds without the results of earlier builds.
 func TestBuildsInTwoFoldersAreEqual(t *testing.T) {
-	first := buildProgram(t, "v0.1.0")
-	// Settings of the caller do not count, nor does what he built before.
+	t.Setenv("GOCACHE", t.TempDir())
+	first := buildProgram(t, printing, "v0.1.0")
+	// Settings of the caller do not count.
+	t.Setenv("GOCACHE", t.TempDir())
 	t.Setenv("GOFLAGS", "-buildvcs=true")
 	t.Setenv("GOAMD64", "v3")
 	t.Setenv("CGO_ENABLED", "1")
-	second := buildProgram(t, "v0.1.0")
+	second := buildProgram(t, printing, "v0.1.0")
 	if !bytes.Equal(read(t, first), read(t, second)) {
 		t.Error("two builds of equal sources differ")
 	}
-	if out, err := exec.Command(first).Output(); err != nil || string(out) != "version v0.1.0\n" {
+	if out, err := exec.Command(first).CombinedOutput(); err != nil || string(out) != "version v0.1.0\n" {
 		t.Errorf("got %q, %v", out, err)
 	}
-	if other := buildProgram(t, "v0.2.0"); bytes.Equal(read(t, first), read(t, other)) {
+	if other := buildProgram(t, printing, "v0.2.0"); bytes.Equal(read(t, first), read(t, other)) {
 		t.Error("a version changes nothing")
 	}
 }
 
+// TestAProgramIsStatic builds a program that is linked dynamically with cgo.
 func TestAProgramIsStatic(t *testing.T) {
-	opened, err := elf.Open(buildProgram(t, "v0.1.0"))
+	t.Setenv("CGO_ENABLED", "1")
+	opened, err := elf.Open(buildProgram(t, "package main\n\nimport _ \"os/user\"\n\nfunc main() {}\n", "v0.1.0"))
 	if err != nil {
 		t.Fatal(err)
 	}
