@@ -10,6 +10,7 @@ import (
 
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/test/await"
 )
 
 // stuck returns a program that does not end for a request of stuckRequest before release is closed.
@@ -40,15 +41,6 @@ func verdictOf(ctx context.Context, t *testing.T, program *opa.Program, request 
 	return result.Verdicts[request.Key()]
 }
 
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
 // TestRunawayModule checks that the verdict is given at the deadline although the module does not
 // stop, that the module is not evaluated again while it runs, and that other modules are.
 func TestRunawayModule(t *testing.T) {
@@ -67,7 +59,7 @@ func TestRunawayModule(t *testing.T) {
 	}
 
 	// Only after twice its time is the module at fault, and not the machine.
-	eventually(t, "the runaway is a timeout with a reason", func() bool {
+	await.Until(t, "the runaway is a timeout with a reason", func() bool {
 		got = verdictOf(t.Context(), t, program, request(1, true))
 		if got.Outcome != rule.Withheld {
 			t.Fatalf("got %+v, want it withheld", got)
@@ -83,7 +75,7 @@ func TestRunawayModule(t *testing.T) {
 	}
 
 	close(release)
-	eventually(t, "the runaway ends", func() bool { return e.Runaways() == 0 })
+	await.Until(t, "the runaway ends", func() bool { return e.Runaways() == 0 })
 	if got := verdictOf(t.Context(), t, program, request(1, true)); got.Outcome != rule.Passed {
 		t.Errorf("after the runaway: got %+v, want it passed", got)
 	}
@@ -105,20 +97,20 @@ func TestCallerGivesUp(t *testing.T) {
 // TestConcurrencyIsBounded checks that no more evaluations run at once than allowed. A rule without
 // a slot in its round gets NotReached, and the wait does not count as its time.
 func TestConcurrencyIsBounded(t *testing.T) {
-	e := newEngine(t, opa.Options{CustomTimeout: time.Hour, RoundBudget: 50 * time.Millisecond, Concurrency: 1})
+	e := newEngine(t, opa.Options{CustomTimeout: time.Hour, RoundBudget: time.Second, Concurrency: 1})
 	program, release := stuck(t, e)
-	first := make(chan rule.Verdict)
+	first := make(chan rule.Verdict, 1)
 	go func() { first <- verdictOf(t.Context(), t, program, stuckRequest(0)) }()
 	healthy, err := e.Prepare(t.Context(), custom(t, "package rule\n\nallow if input.pod.ready == false\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Until the first evaluation has the only slot, another evaluation may take it.
-	eventually(t, "the slot is taken", func() bool {
+	await.Until(t, "the slot is taken", func() bool {
 		return verdictOf(t.Context(), t, healthy, request(0, true)).Code == rule.CodeNotReached
 	})
 	close(release)
-	if got := <-first; got.Outcome != rule.Passed {
+	if got := await.Receive(t, "the first verdict", first); got.Outcome != rule.Passed {
 		t.Errorf("the first: got %+v, want it passed", got)
 	}
 	if got := verdictOf(t.Context(), t, healthy, request(0, true)); got.Outcome != rule.Passed {
@@ -144,7 +136,7 @@ func TestBusyMachine(t *testing.T) {
 		}
 	}
 	close(release)
-	eventually(t, "the evaluation ends", func() bool { return e.Runaways() == 0 })
+	await.Until(t, "the evaluation ends", func() bool { return e.Runaways() == 0 })
 	if got := verdictOf(t.Context(), t, program, stuckRequest(0)); got.Outcome != rule.Passed {
 		t.Errorf("with CPU time: got %+v, want it passed", got)
 	}
@@ -196,23 +188,23 @@ func TestDeadlineEndsBetweenRequests(t *testing.T) {
 // TestSlowLaneLeavesRoom checks that evaluations in the slow lane wait for each other, and that
 // another evaluation gets a slot meanwhile.
 func TestSlowLaneLeavesRoom(t *testing.T) {
-	e := newEngine(t, opa.Options{CustomTimeout: time.Hour, RoundBudget: 50 * time.Millisecond, Concurrency: 2})
+	e := newEngine(t, opa.Options{CustomTimeout: time.Hour, RoundBudget: time.Second, Concurrency: 2})
 	program, release := stuck(t, e)
 	slow := opa.WithSlowLane(t.Context())
-	first := make(chan rule.Verdict)
+	first := make(chan rule.Verdict, 1)
 	go func() { first <- verdictOf(slow, t, program, stuckRequest(0)) }()
 	healthy, err := e.Prepare(t.Context(), custom(t, "package rule\n\nallow if input.pod.ready == false\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the slow lane is full", func() bool {
+	await.Until(t, "the slow lane is full", func() bool {
 		return verdictOf(slow, t, healthy, request(0, true)).Code == rule.CodeNotReached
 	})
 	if got := verdictOf(t.Context(), t, healthy, request(0, true)); got.Outcome != rule.Passed {
 		t.Errorf("beside the slow lane: got %+v, want it passed", got)
 	}
 	close(release)
-	if got := <-first; got.Outcome != rule.Passed {
+	if got := await.Receive(t, "the first verdict", first); got.Outcome != rule.Passed {
 		t.Errorf("the first: got %+v, want it passed", got)
 	}
 }

@@ -4,17 +4,14 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/webhooktask"
+	"github.com/podops-dev/podops/test/await"
 )
-
-// patience bounds the wait for an expected event.
-const patience = 10 * time.Second
 
 // double replaces services: it answers by host.
 type double struct {
@@ -54,13 +51,8 @@ func start(t *testing.T, caller Caller, options PoolOptions) *bench {
 	go func() { ended <- b.Start(ctx) }()
 	b.stop = sync.OnceFunc(func() {
 		cancel()
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Error(err)
-			}
-		case <-time.After(patience):
-			t.Error("the pool does not end with its context")
+		if err := await.Receive(t, "the pool ends with its context", ended); err != nil {
+			t.Error(err)
 		}
 	})
 	t.Cleanup(b.stop)
@@ -70,13 +62,7 @@ func start(t *testing.T, caller Caller, options PoolOptions) *bench {
 // next returns the next result.
 func (b *bench) next(t *testing.T) Result {
 	t.Helper()
-	select {
-	case result := <-b.results:
-		return result
-	case <-time.After(patience):
-		t.Fatal("no result")
-		return Result{}
-	}
+	return await.Receive(t, "a result", b.results)
 }
 
 func (b *bench) submit(t *testing.T, calls ...Call) {
@@ -92,16 +78,6 @@ func (b *bench) submit(t *testing.T, calls ...Call) {
 func callOf(key, namespace, host string) Call {
 	return Call{Key: key, Rule: rule.RuleID{Ruleset: types.NamespacedName{Namespace: namespace, Name: "web"}, Rule: "approval"},
 		Post: &PostCall{Endpoint: Endpoint{URL: "http://" + host + "/"}, Request: PostRequest{TraceID: key}}}
-}
-
-// eventually waits for a condition.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for begin := time.Now(); !holds(); time.Sleep(time.Millisecond) {
-		if time.Since(begin) > patience {
-			t.Fatalf("never: %s", what)
-		}
-	}
 }
 
 func approve(context.Context, Endpoint, PostRequest) (webhooktask.PostAnswer, error) {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/test/await"
 )
 
 // fleet is many rules that call a few services, over real HTTP.
@@ -57,7 +58,7 @@ func (f fleet) run(t *testing.T) observed {
 	go func() { ended <- pool.Start(ctx) }()
 	defer func() {
 		cancel()
-		if err := <-ended; err != nil {
+		if err := await.Receive(t, "the pool ends", ended); err != nil {
 			t.Error(err)
 		}
 	}()

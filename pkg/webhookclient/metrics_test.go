@@ -10,6 +10,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/podops-dev/podops/pkg/webhooktask"
+	"github.com/podops-dev/podops/test/await"
 )
 
 func TestCallsAreCounted(t *testing.T) {
@@ -36,7 +37,7 @@ func TestTheAgeOfTheOldestCallIsReported(t *testing.T) {
 		t.Errorf("age %v without a call", age)
 	}
 	b.submit(t, callOf("a", "shop", "h"))
-	eventually(t, "it grows older", func() bool { return b.value(t, "podops_webhook_oldest_running_call_seconds") > 0.01 })
+	await.Until(t, "it grows older", func() bool { return b.value(t, "podops_webhook_oldest_running_call_seconds") > 0.01 })
 }
 
 func TestMetricsOfARuleWithChangingHostsAreBounded(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/webhooktask"
+	"github.com/podops-dev/podops/test/await"
 )
 
 func TestResultsAreDelivered(t *testing.T) {
@@ -27,7 +28,7 @@ func TestResultsAreDelivered(t *testing.T) {
 	if got := b.next(t); got.Call.Key != "b" || got.Poll == nil || !got.Poll.Success || got.Post != nil || got.Failure != nil {
 		t.Errorf("result %+v", got)
 	}
-	eventually(t, "nothing in flight", func() bool { return !b.InFlight("a") && !b.InFlight("b") })
+	await.Until(t, "nothing in flight", func() bool { return !b.InFlight("a") && !b.InFlight("b") })
 }
 
 func TestACallIsInFlightUntilItsResultIsDelivered(t *testing.T) {
@@ -42,10 +43,10 @@ func TestACallIsInFlightUntilItsResultIsDelivered(t *testing.T) {
 	defer cancel()
 	go func() { _ = pool.Start(ctx) }()
 	pool.Submit(callOf("a", "shop", "h"))
-	if !<-during {
+	if !await.Receive(t, "the result", during) {
 		t.Error("while its result is delivered, the call is neither in flight nor known to have ended")
 	}
-	eventually(t, "no longer in flight", func() bool { return !pool.InFlight("a") })
+	await.Until(t, "no longer in flight", func() bool { return !pool.InFlight("a") })
 }
 
 func TestTheNextCallOfAKeyMayFollowFromTheResult(t *testing.T) {
@@ -68,11 +69,11 @@ func TestTheNextCallOfAKeyMayFollowFromTheResult(t *testing.T) {
 	defer cancel()
 	go func() { _ = pool.Start(ctx) }()
 	pool.Submit(callOf("a", "shop", "h"))
-	if !<-taken {
+	if !await.Receive(t, "the result", taken) {
 		t.Fatal("the next call was not taken")
 	}
-	<-taken
-	eventually(t, "no longer in flight", func() bool { return !pool.InFlight("a") })
+	await.Receive(t, "the result of the next call", taken)
+	await.Until(t, "no longer in flight", func() bool { return !pool.InFlight("a") })
 }
 
 func TestNoCallIsMadeTwiceAtOnce(t *testing.T) {
@@ -86,7 +87,7 @@ func TestNoCallIsMadeTwiceAtOnce(t *testing.T) {
 func TestTheQueueIsBounded(t *testing.T) {
 	b := start(t, double{post: hang}, PoolOptions{Workers: 1, QueuePerNamespace: 2})
 	b.submit(t, callOf("runs", "shop", "h"))
-	eventually(t, "it runs", func() bool { return b.value(t, "podops_webhook_calls_running") == 1 })
+	await.Until(t, "it runs", func() bool { return b.value(t, "podops_webhook_calls_running") == 1 })
 	b.submit(t, callOf("a", "shop", "h"), callOf("b", "shop", "h"))
 	if b.Submit(callOf("c", "shop", "h")) {
 		t.Error("a call beyond the queue was taken")
@@ -111,7 +112,7 @@ func TestCallsToAHostAreBoundedInANamespace(t *testing.T) {
 	for i := range 50 {
 		b.submit(t, callOf(fmt.Sprint(i), fmt.Sprint("ns", i%2), "h"))
 	}
-	eventually(t, "their shares run", func() bool { return running.Load() == 2*4 })
+	await.Until(t, "their shares run", func() bool { return running.Load() == 2*4 })
 	close(release)
 	for range 50 {
 		b.next(t)
@@ -131,7 +132,7 @@ func TestANamespaceCannotTakeAllWorkers(t *testing.T) {
 	for i := range 200 {
 		b.submit(t, callOf(fmt.Sprint(i), "hostile", fmt.Sprintf("hang-%d", i)))
 	}
-	eventually(t, "its share runs", func() bool { return b.value(t, "podops_webhook_calls_running") == 16 })
+	await.Until(t, "its share runs", func() bool { return b.value(t, "podops_webhook_calls_running") == 16 })
 	b.submit(t, callOf("good", "shop", "good"))
 	if got := b.next(t); got.Call.Key != "good" {
 		t.Errorf("result %+v", got)
@@ -159,7 +160,7 @@ func TestAnOpenBreakerFailsQueuedCallsAtOnce(t *testing.T) {
 	if made := int(calls.Load()); made < 5 || made > 8 || classes[ClassRefused] != made || classes[ClassBreakerOpen] != 100-made {
 		t.Errorf("%d calls, results %v", made, classes)
 	}
-	eventually(t, "the breaker is shown", func() bool {
+	await.Until(t, "the breaker is shown", func() bool {
 		return b.value(t, "podops_webhook_breaker_open", "namespace", "shop", "host", "dead:80") == 1
 	})
 	labels := []string{"host", "dead:80", "outcome", string(ClassBreakerOpen)}
@@ -321,9 +322,10 @@ func TestAPanicOfTheReceiverEndsNoWorker(t *testing.T) {
 	go func() { _ = pool.Start(ctx) }()
 	pool.Submit(callOf("a", "shop", "h"))
 	pool.Submit(callOf("b", "shop", "h"))
-	<-delivered
-	<-delivered
-	eventually(t, "nothing in flight", func() bool { return !pool.InFlight("a") && !pool.InFlight("b") })
+	for range 2 {
+		await.Receive(t, "a result", delivered)
+	}
+	await.Until(t, "nothing in flight", func() bool { return !pool.InFlight("a") && !pool.InFlight("b") })
 }
 
 func TestThePoolEndsWithItsContext(t *testing.T) {
@@ -359,10 +361,10 @@ func TestForgettingARule(t *testing.T) {
 		b.submit(t, callOf(fmt.Sprint("s", i), "shop", "h"))
 	}
 	for range 4 {
-		<-running
+		await.Receive(t, "a call begins", running)
 	}
 	b.Forget(rule.RuleID{Ruleset: types.NamespacedName{Namespace: "shop", Name: "web"}})
-	eventually(t, "its calls have ended", func() bool { return b.value(t, "podops_webhook_calls_running") == 0 })
+	await.Until(t, "its calls have ended", func() bool { return b.value(t, "podops_webhook_calls_running") == 0 })
 	if b.InFlight("s0") || b.InFlight("s9") || b.value(t, "podops_webhook_calls_queued") != 0 {
 		t.Error("calls of the rule are still in flight")
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
 	"github.com/podops-dev/podops/pkg/webhookserver"
+	"github.com/podops-dev/podops/test/await"
 )
 
 // patience is the timeout for changes that are immediate on an idle machine.
@@ -63,21 +64,12 @@ func start(t *testing.T, edit func(*webhookserver.Options), handler http.Handler
 	go func() { w.ended <- w.server.Start(ctx) }()
 	t.Cleanup(func() {
 		w.stop()
-		if err := <-w.ended; err != nil {
+		if err := await.Receive(t, "the server ends", w.ended); err != nil {
 			t.Errorf("the server ended with %v", err)
 		}
 	})
-	await(t, "the server to listen", func() bool { return w.server.StartedChecker()(nil) == nil })
+	await.Until(t, "the server to listen", func() bool { return w.server.StartedChecker()(nil) == nil })
 	return w
-}
-
-func await(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("timeout: waited for %s", what)
-		}
-	}
 }
 
 // dial connects from the loopback address 127.0.0.<n>.
@@ -245,7 +237,7 @@ func TestHalfSentBodiesGiveWayToOthers(t *testing.T) {
 			fmt.Fprintf(half, "POST /review HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", 64<<10, strings.Repeat("x", 60<<10))
 		}
 	}
-	await(t, "the bytes to be taken", func() bool { return w.server.PendingBytes() == 4*(72<<10) })
+	await.Until(t, "the bytes to be taken", func() bool { return w.server.PendingBytes() == 4*(72<<10) })
 	for i := range 10 {
 		if code, text := w.post(t, w.client(2), "/review", strings.Repeat("x", 60<<10)); code != http.StatusOK {
 			t.Errorf("review %d: %d %s", i, code, text)
@@ -255,7 +247,7 @@ func TestHalfSentBodiesGiveWayToOthers(t *testing.T) {
 	if evicted < 1 || evicted > 2 {
 		t.Errorf("%v half-sent reviews were evicted, want only as many as necessary", evicted)
 	}
-	await(t, "evicted reviews to end", func() bool { return ended.Load() == int64(evicted) })
+	await.Until(t, "evicted reviews to end", func() bool { return ended.Load() == int64(evicted) })
 }
 
 // TestTheWholeBufferOfABodyCounts, also where it is larger than the body.
@@ -265,7 +257,7 @@ func TestTheWholeBufferOfABodyCounts(t *testing.T) {
 	for _, announced := range []struct{ body, buffer int64 }{{1000, 1000}, {20 << 10, 20 << 10}, {40 << 10, 64 << 10}, {63 << 10, 64 << 10}, {100 << 10, 100 << 10}} {
 		fmt.Fprintf(w.dial(t, 3), "POST /review HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", announced.body)
 		pending += announced.buffer + 8<<10
-		await(t, fmt.Sprintf("%d bytes for a body of %d", announced.buffer, announced.body), func() bool { return w.server.PendingBytes() == pending })
+		await.Until(t, fmt.Sprintf("%d bytes for a body of %d", announced.buffer, announced.body), func() bool { return w.server.PendingBytes() == pending })
 	}
 }
 
@@ -280,7 +272,7 @@ func TestABodyThatDoesNotArriveEnds(t *testing.T) {
 	if _, err := io.ReadAll(half); err != nil {
 		t.Errorf("the connection does not end: %v", err)
 	}
-	await(t, "the bytes to be released", func() bool { return w.server.PendingBytes() == 0 })
+	await.Until(t, "the bytes to be released", func() bool { return w.server.PendingBytes() == 0 })
 }
 
 func TestAHandshakeThatDoesNotFinishEnds(t *testing.T) {
@@ -349,7 +341,7 @@ func TestConnectionsAreSharedBetweenSources(t *testing.T) {
 			defer silent.Close()
 		}
 	}
-	await(t, "connections to be closed", func() bool { return w.count(t, "podops_admission_connections_closed_total") >= 24 })
+	await.Until(t, "connections to be closed", func() bool { return w.count(t, "podops_admission_connections_closed_total") >= 24 })
 	for i := range 3 {
 		if code, _ := w.post(t, api, "/review", "{}"); code != http.StatusOK {
 			t.Errorf("the first client, review %d: %d", i, code)
@@ -394,7 +386,7 @@ func TestAFloodDelaysItself(t *testing.T) {
 			}
 		})
 	}
-	await(t, "the excess reviews to be rejected", func() bool { return busy.Load() == 15 })
+	await.Until(t, "the excess reviews to be rejected", func() bool { return busy.Load() == 15 })
 	if code, _ := w.post(t, w.client(2), "/review", "{}"); code != http.StatusOK {
 		t.Errorf("a fast review: %d", code)
 	}
@@ -522,10 +514,17 @@ func TestARunningReviewGetsItsResponseAtTheEnd(t *testing.T) {
 		answered, _ := w.post(t, w.client(2), "/review", "{}")
 		code <- answered
 	}()
-	<-began
+	await.Receive(t, "the review begins", began)
 	w.stop()
+	await.Until(t, "the server listens no longer", func() bool {
+		conn, err := net.Dial("tcp", w.server.Address())
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err != nil
+	})
 	close(release)
-	if got := <-code; got != http.StatusOK {
+	if got := await.Receive(t, "the response", code); got != http.StatusOK {
 		t.Errorf("got %d", got)
 	}
 }

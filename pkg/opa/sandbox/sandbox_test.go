@@ -19,6 +19,7 @@ import (
 
 	"github.com/podops-dev/podops/pkg/fairshare"
 	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/test/await"
 )
 
 const fine = "package rule\n\nallow if input.pod.ready\n"
@@ -173,7 +174,7 @@ func TestGroupIsKilled(t *testing.T) {
 		checked <- err
 	}()
 	pid := 0
-	eventually(t, "a grandchild runs", func() bool {
+	await.Until(t, "a grandchild runs", func() bool {
 		entries, err := os.ReadDir(directory)
 		if err != nil || len(entries) == 0 {
 			return false
@@ -182,19 +183,10 @@ func TestGroupIsKilled(t *testing.T) {
 		return err == nil
 	})
 	cancel()
-	if err := <-checked; !errors.Is(err, context.Canceled) {
+	if err := await.Receive(t, "the check ends", checked); !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v, want the one of the context", err)
 	}
-	eventually(t, "the grandchild is dead", func() bool { return !isRunning(pid) })
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not reached: %s", what)
-		}
-	}
+	await.Until(t, "the grandchild is dead", func() bool { return !isRunning(pid) })
 }
 
 func TestRemembered(t *testing.T) {
@@ -299,7 +291,7 @@ func TestAnOwnerLeavesAChildToOthers(t *testing.T) {
 	for range maxWaiting {
 		checks.Go(func() { _, _ = sandbox.Check(ctx, greedy) })
 	}
-	<-begun // one of them has a child
+	await.Receive(t, "a check begins", begun) // one of them has a child
 	if _, err := sandbox.Check(t.Context(), opa.Source{Owner: "quiet", Module: fine}); err != nil {
 		t.Errorf("got %v", err)
 	}

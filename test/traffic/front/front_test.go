@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/podops-dev/podops/test/await"
 )
 
 // patience is the timeout of events that take milliseconds on an idle machine.
@@ -163,15 +165,6 @@ func backend(t *testing.T, name string) (address string, waiting *atomic.Int32, 
 	return s.Listener.Addr().String(), waiting, goOn
 }
 
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("timed out after %s: %s", patience, what)
-		}
-	}
-}
-
 func TestAnEmptyBackendAnswers503(t *testing.T) {
 	both(t, func(t *testing.T, b balancer) {
 		if status, _, _, err := get(b, "/"); err != nil || status != http.StatusServiceUnavailable {
@@ -218,7 +211,7 @@ func TestDrainedServerFinishesItsRequests(t *testing.T) {
 			}
 			done <- err
 		}()
-		await(t, "the request is with its server", func() bool { return waiting.Load() == 1 })
+		await.Until(t, "the request is with its server", func() bool { return waiting.Load() == 1 })
 		if got := command(t, b, "set server web/a state drain"); got != "\n" {
 			t.Fatalf("draining: %q", got)
 		}
@@ -238,10 +231,10 @@ func TestDrainedServerFinishesItsRequests(t *testing.T) {
 			t.Errorf("removing a server that still answers: %q", got)
 		}
 		close(goOn)
-		if err := <-done; err != nil {
+		if err := await.Receive(t, "the open request ends", done); err != nil {
 			t.Errorf("the open request: %v", err)
 		}
-		await(t, "no session is left", func() bool { return sessions(t, b, "a") == 0 })
+		await.Until(t, "no session is left", func() bool { return sessions(t, b, "a") == 0 })
 		if got := command(t, b, "del server web/a"); !strings.Contains(got, "Server deleted.") {
 			t.Errorf("removing an idle server: %q", got)
 		}
@@ -262,14 +255,14 @@ func TestSessionsCanBeShutDown(t *testing.T) {
 			}
 			done <- err
 		}()
-		await(t, "the request is with its server", func() bool { return waiting.Load() == 1 })
+		await.Until(t, "the request is with its server", func() bool { return waiting.Load() == 1 })
 		if got := command(t, b, "shutdown sessions server web/a"); got != "\n" {
 			t.Errorf("got %q", got)
 		}
-		if err := <-done; err == nil {
+		if err := await.Receive(t, "the request is cut", done); err == nil {
 			t.Error("the request succeeded")
 		}
-		await(t, "no session is left", func() bool { return sessions(t, b, "a") == 0 })
+		await.Until(t, "no session is left", func() bool { return sessions(t, b, "a") == 0 })
 	})
 }
 
@@ -325,7 +318,7 @@ func TestCheckTakesOutAServerAndPutsItBack(t *testing.T) {
 			}
 			return "no such server"
 		}
-		await(t, "the check fails and takes the server out", func() bool { return passed() == "0 2" })
+		await.Until(t, "the check fails and takes the server out", func() bool { return passed() == "0 2" })
 		back, err := net.Listen("tcp", address)
 		if err != nil {
 			t.Fatal(err)
@@ -333,7 +326,7 @@ func TestCheckTakesOutAServerAndPutsItBack(t *testing.T) {
 		pod := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: patience}
 		t.Cleanup(func() { _ = pod.Close() })
 		go func() { _ = pod.Serve(back) }()
-		await(t, "the check passes and puts the server back", func() bool { return passed() == "2 3" })
+		await.Until(t, "the check passes and puts the server back", func() bool { return passed() == "2 3" })
 		if status, server, _, err := get(b, "/"); err != nil || status != http.StatusNotFound || server != "a" {
 			t.Errorf("got %d of %q, %v; want the 404 of a", status, server, err)
 		}
@@ -356,7 +349,7 @@ func TestCloseRemovesSocketAndListener(t *testing.T) {
 		if took := time.Since(began); took > patience/2 {
 			t.Errorf("a silent client delays Close by %s", took)
 		}
-		<-b.Ended()
+		await.Receive(t, "it ends", b.Ended())
 		if _, err := os.Stat(b.Socket()); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("the socket: %v, want none", err)
 		}

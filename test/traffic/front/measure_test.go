@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/podops-dev/podops/test/await"
 	"github.com/podops-dev/podops/test/traffic/load"
 	"github.com/podops-dev/podops/test/traffic/servers"
 )
@@ -71,7 +72,7 @@ func (f *backends) during(do func()) *load.Report {
 	}
 	soFar := func(more int) {
 		before := l.Report().Requests
-		await(f.t, "requests", func() bool { return l.Report().Requests >= before+more })
+		await.Until(f.t, "requests", func() bool { return l.Report().Requests >= before+more })
 	}
 	soFar(50)
 	do()
@@ -92,7 +93,7 @@ func TestPodsThatDrainLoseNoRequest(t *testing.T) {
 			for n := range f.pods {
 				name := f.pod(n).Name
 				command(t, b, "set server web/"+name+" state drain")
-				await(t, "no session is left", func() bool { return sessions(t, b, name) == 0 })
+				await.Until(t, "no session is left", func() bool { return sessions(t, b, name) == 0 })
 				command(t, b, "set server web/"+name+" state maint")
 				f.restart(n)
 				command(t, b, "set server web/"+name+" state ready")
@@ -115,7 +116,7 @@ func TestPodsThatDoNotDrainLoseRequests(t *testing.T) {
 		f := newBackends(t, b, 4)
 		report := f.during(func() {
 			for n := range f.pods {
-				await(t, "the pod has a request", func() bool { return sessions(t, b, f.pod(n).Name) > 0 })
+				await.Until(t, "the pod has a request", func() bool { return sessions(t, b, f.pod(n).Name) > 0 })
 				f.podServers.Handler().OnDelete(f.pod(n))
 			}
 		})

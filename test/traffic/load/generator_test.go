@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podops-dev/podops/test/await"
 	"github.com/podops-dev/podops/test/traffic/servers"
 )
 
@@ -191,7 +192,7 @@ func TestLoadCountsEveryRequestAndKeepsItsConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, "200 requests", func() bool { return l.Report().Requests >= 200 })
+	await.Until(t, "200 requests", func() bool { return l.Report().Requests >= 200 })
 	report := l.Stop()
 	if !report.OK() || report.Requests != b.requests || int(recorded.Load()) != b.requests {
 		t.Errorf("%d requests, %d failed, %d recorded; the server has seen %d", report.Requests, report.Failed, recorded.Load(), b.requests)
@@ -228,13 +229,14 @@ func TestStopLetsRequestsEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-received
-	<-received
-	stopped := make(chan *Report)
+	for range 2 {
+		await.Receive(t, "a request of each kind", received)
+	}
+	stopped := make(chan *Report, 1)
 	go func() { stopped <- l.Stop() }()
-	<-l.stop
+	await.Receive(t, "no request begins", l.stop)
 	close(goOn)
-	if report := <-stopped; report.Requests != 2 || report.Failed != 0 {
+	if report := await.Receive(t, "the report", stopped); report.Requests != 2 || report.Failed != 0 {
 		t.Errorf("%d requests, %d failed; want 2 and none", report.Requests, report.Failed)
 	}
 }
@@ -272,7 +274,7 @@ func TestLatencyRunsFromWhenARequestIsDue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, "60 requests", func() bool { return l.Report().Requests >= 60 })
+	await.Until(t, "60 requests", func() bool { return l.Report().Requests >= 60 })
 	report := l.Stop()
 	late := 0
 	for _, kind := range []Kind{KeepAlive, OneShot} {
@@ -344,14 +346,5 @@ func TestTheLogReturnsWriteErrors(t *testing.T) {
 	log.Record(Outcome{})
 	if err := log.Close(); err == nil || !strings.Contains(err.Error(), "disk full") {
 		t.Errorf("got %v, want the error of writing", err)
-	}
-}
-
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("timed out after %s: %s", patience, what)
-		}
 	}
 }

@@ -18,6 +18,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	fcache "k8s.io/client-go/tools/cache/testing"
+
+	"github.com/podops-dev/podops/test/await"
 )
 
 // patience is the timeout of events that take milliseconds on an idle machine.
@@ -204,16 +206,7 @@ func TestFleetFollowsAWatch(t *testing.T) {
 	defer stop()
 	go controller.RunWithContext(ctx)
 	source.Add(runs("web-0", addressed, 0))
-	await(t, "the pod serves", func() bool { return f.Counts().Running == 1 })
+	await.Until(t, "the pod serves", func() bool { return f.Counts().Running == 1 })
 	source.Delete(runs("web-0", addressed, 0))
-	await(t, "the pod serves no longer", func() bool { return f.Counts().Running == 0 && f.refused() })
-}
-
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("timed out after %s: %s", patience, what)
-		}
-	}
+	await.Until(t, "the pod serves no longer", func() bool { return f.Counts().Running == 0 && f.refused() })
 }
