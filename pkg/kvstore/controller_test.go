@@ -15,10 +15,10 @@ import (
 // shortStep is how many writes a short test advances: the race detector makes each story take seconds.
 const shortStep = 7
 
-// ready returns a world whose cluster is ready.
-func ready(t *testing.T, replicas int32) *world {
+// ready returns a simulation whose cluster is ready.
+func ready(t *testing.T, replicas int32) *simulation {
 	t.Helper()
-	w := newWorld(t, replicas)
+	w := newSimulation(t, replicas)
 	w.run()
 	if cluster := w.cluster(); cluster.Status.Phase != kvstorev1.PhaseReady {
 		t.Fatalf("not ready: %+v", cluster.Status)
@@ -53,28 +53,28 @@ func TestNothingIsWrittenBeforeTheFirstObservationOfTheStore(t *testing.T) {
 
 // TestDriftIsRepaired changes what the operator manages, by hand.
 func TestDriftIsRepaired(t *testing.T) {
-	for sentence, drift := range map[string]func(*world){
-		"replicas": func(w *world) {
+	for sentence, drift := range map[string]func(*simulation){
+		"replicas": func(w *simulation) {
 			set := w.set()
 			set.Spec.Replicas = ptr.To(int32(5))
 			w.must(w.api.Update(w.t.Context(), set))
 		},
-		"image": func(w *world) {
+		"image": func(w *simulation) {
 			set := w.set()
 			set.Spec.Template.Spec.Containers[0].Image = "my-repo/kvstore:other"
 			w.must(w.api.Update(w.t.Context(), set))
 		},
-		"labels": func(w *world) {
+		"labels": func(w *simulation) {
 			set := w.set()
 			set.Labels = nil
 			w.must(w.api.Update(w.t.Context(), set))
 		},
-		"Service": func(w *world) {
+		"Service": func(w *simulation) {
 			service := &corev1.Service{}
 			service.Namespace, service.Name = "default", "db"
 			w.must(w.api.Delete(w.t.Context(), service))
 		},
-		"label of the leader": func(w *world) {
+		"label of the leader": func(w *simulation) {
 			pod := w.pods()[0]
 			pod.Labels[kvstorev1.RoleLabelKey] = kvstorev1.RoleLeader
 			w.must(w.api.Update(w.t.Context(), pod))
@@ -105,7 +105,7 @@ type end struct {
 	Leaders           []string
 }
 
-func (w *world) end() end {
+func (w *simulation) end() end {
 	w.t.Helper()
 	var claims corev1.PersistentVolumeClaimList
 	w.must(w.api.List(w.t.Context(), &claims))
@@ -137,17 +137,17 @@ func (w *world) end() end {
 // turn, before the call and after it took effect, and lets another continue: every story ends as it does
 // without that.
 func TestAnOperatorThatEndsAtAnyCallIsContinued(t *testing.T) {
-	for sentence, begin := range map[string]func(*world){
-		"a canary upgrade": func(w *world) {
+	for sentence, begin := range map[string]func(*simulation){
+		"a canary upgrade": func(w *simulation) {
 			w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.Version = next })
 		},
-		"an upgrade that is rolled back": func(w *world) {
+		"an upgrade that is rolled back": func(w *simulation) {
 			w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.Version = bad })
 		},
-		"a scale-in": func(w *world) {
+		"a scale-in": func(w *simulation) {
 			w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.Replicas = 1 })
 		},
-		"a deletion": func(w *world) {
+		"a deletion": func(w *simulation) {
 			w.must(w.api.Delete(w.t.Context(), w.cluster()))
 		},
 	} {

@@ -70,7 +70,7 @@ func (l *leadership) Refresh(types.NamespacedName) {
 
 // hook is a hook before a store of three members.
 type hook struct {
-	*world
+	*simulation
 	*leadership
 	server *httptest.Server
 }
@@ -80,7 +80,7 @@ const token = "0123456789abcdef0123456789abcdef"
 func newHook(t *testing.T) *hook {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
-	h := &hook{world: ready(t, 3), leadership: &leadership{leader: "db-1", voters: []string{"db-0", "db-1", "db-2"}}}
+	h := &hook{simulation: ready(t, 3), leadership: &leadership{leader: "db-1", voters: []string{"db-0", "db-1", "db-2"}}}
 	for namespace, token := range map[string]string{"default": token + "\n", "other": strings.ToUpper(token), "short": token[1:], "empty": ""} {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: kvstore.HookSecret}, Data: map[string][]byte{"token": []byte(token)}}
 		h.must(h.api.Create(t.Context(), secret))

@@ -212,22 +212,22 @@ func (s *stored) text(key ownerscale.Key) string {
 	}
 }
 
-// world is a Reader, an API server and an index.
-type world struct {
+// fixture is a Reader, an API server and an index.
+type fixture struct {
 	*server
 	reader *ownerscale.Reader
 	index  *stored
 }
 
-// inWorld runs a test with a Reader, in a bubble of its own time.
-func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
+// withFixture runs a test with a Reader, in a bubble of its own time.
+func withFixture(t *testing.T, test func(t *testing.T, w *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		measured, err := ownerscale.NewMetrics(prometheus.NewRegistry())
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &world{server: newServer(), index: &stored{owners: map[ownerscale.Key]podindex.Owner{}}}
+		w := &fixture{server: newServer(), index: &stored{owners: map[ownerscale.Key]podindex.Owner{}}}
 		w.reader = ownerscale.NewReader(w.server, w.index, measured, clock.RealClock{})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
@@ -242,14 +242,14 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	})
 }
 
-func (w *world) refer(o ownerscale.Owner, present bool) {
+func (w *fixture) refer(o ownerscale.Owner, present bool) {
 	w.reader.Refer(podindex.Controller{
 		Namespace: o.Namespace, APIVersion: o.APIVersion, Kind: o.Kind.Kind, Name: o.Name, UID: o.UID,
 	}, present)
 }
 
 // after fails the test unless this is stored of an owner after a while.
-func (w *world) after(t *testing.T, wait time.Duration, o ownerscale.Owner, want string) {
+func (w *fixture) after(t *testing.T, wait time.Duration, o ownerscale.Owner, want string) {
 	t.Helper()
 	time.Sleep(wait)
 	synctest.Wait()
@@ -261,7 +261,7 @@ func (w *world) after(t *testing.T, wait time.Duration, o ownerscale.Owner, want
 var web = owner("shop", "web", "CloneSet")
 
 func TestTheNumbersOfAnOwnerFollowItsScale(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withFixture(t, func(t *testing.T, w *fixture) {
 		w.put(web, 3, 2)
 		w.after(t, time.Minute, web, "not counted")
 		if got := w.count("discovery") + w.count("list"); got > 0 {
@@ -281,7 +281,7 @@ func TestTheNumbersOfAnOwnerFollowItsScale(t *testing.T) {
 }
 
 func TestRequestsFollowChanges(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withFixture(t, func(t *testing.T, w *fixture) {
 		w.put(web, 3, 3)
 		w.refer(web, true)
 		w.after(t, time.Hour, web, "3 desired")
@@ -303,7 +303,7 @@ func TestRequestsFollowChanges(t *testing.T) {
 }
 
 func TestTheWatchOfAKindEndsWithItsLastOwner(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withFixture(t, func(t *testing.T, w *fixture) {
 		w.put(web, 3, 3)
 		w.refer(web, true)
 		w.after(t, time.Second, web, "3 desired")
@@ -349,7 +349,7 @@ func TestAnOwnerThatCannotBeRead(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
+			withFixture(t, func(t *testing.T, w *fixture) {
 				w.put(web, 3, 3)
 				w.set(func() { tc.fails(w.server) })
 				w.refer(web, true)
@@ -362,7 +362,7 @@ func TestAnOwnerThatCannotBeRead(t *testing.T) {
 }
 
 func TestAnOwnerThatCanBeReadNoMore(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withFixture(t, func(t *testing.T, w *fixture) {
 		w.put(web, 3, 3)
 		w.refer(web, true)
 		w.after(t, time.Second, web, "3 desired")
@@ -387,7 +387,7 @@ func TestOwnersThatAreNotCounted(t *testing.T) {
 		"with a version that cannot be parsed":      {owner: ownerscale.Owner{Key: web.Key, Kind: ownerscale.Kind{APIVersion: "a/b/c", Kind: "CloneSet"}, Name: "web"}, want: "not counted"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
+			withFixture(t, func(t *testing.T, w *fixture) {
 				w.put(web, 3, 3)
 				w.refer(tc.owner, true)
 				w.after(t, time.Minute, tc.owner, tc.want)
@@ -399,7 +399,7 @@ func TestOwnersThatAreNotCounted(t *testing.T) {
 // TestAHostileNamespaceDelaysOnlyItself: with more owners and kinds than allowed, all of them slow, and pods
 // that come and go.
 func TestAHostileNamespaceDelaysOnlyItself(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withFixture(t, func(t *testing.T, w *fixture) {
 		for i := range 10_000 {
 			kind := fmt.Sprintf("Kind%d", i%20)
 			o := owner("hostile", fmt.Sprintf("slow-%d", i), kind)

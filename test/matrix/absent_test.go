@@ -11,8 +11,8 @@ import (
 const webhookTimeout = 4 * time.Second
 
 // testWithoutManager checks that requests that rules would hold pass, each within the timeout of a webhook,
-// while no manager runs. It kills the manager of the world.
-func testWithoutManager(t *testing.T, w *world) {
+// while no manager runs. It kills the manager of the cluster.
+func testWithoutManager(t *testing.T, w *cluster) {
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
 	requests := map[string][]act{

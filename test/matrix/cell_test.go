@@ -36,7 +36,7 @@ const polling = 100 * time.Millisecond
 
 // cell is one row of the matrix while it runs: a namespace, and the observations in it.
 type cell struct {
-	*world
+	*cluster
 	namespace string
 	mark      audit.Mark
 
@@ -60,16 +60,16 @@ type cell struct {
 	kept bool
 }
 
-// world is the cluster that the cells share.
-type world struct {
+// cluster is a control plane with a manager, which the cells share.
+type cluster struct {
 	*stage.Stage
 	client.WithWatch
 	audit *audit.Log
 }
 
 // newCell creates a namespace with one PodTransitionRule and observes its pods until ctx ends.
-func newCell(ctx context.Context, w *world, rule appsv1alpha1.TransitionRule) (*cell, error) {
-	c := &cell{world: w, pods: map[types.UID]*corev1.Pod{}, guarded: map[types.UID]string{}, removed: map[types.UID]string{}}
+func newCell(ctx context.Context, w *cluster, rule appsv1alpha1.TransitionRule) (*cell, error) {
+	c := &cell{cluster: w, pods: map[types.UID]*corev1.Pod{}, guarded: map[types.UID]string{}, removed: map[types.UID]string{}}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "matrix-"}}
 	if err := w.Create(ctx, namespace); err != nil {
 		return nil, fmt.Errorf("creating the namespace: %w", err)

@@ -160,7 +160,7 @@ type outcome struct {
 }
 
 func TestMatrix(t *testing.T) {
-	w := newWorld(t)
+	w := newCluster(t)
 	matrix := rows()
 	outcomes := make([]outcome, len(matrix))
 	run := func(i int) {
@@ -194,7 +194,7 @@ func TestMatrix(t *testing.T) {
 	compare(t, table(matrix, outcomes, false))
 }
 
-func (r row) run(t *testing.T, w *world) outcome {
+func (r row) run(t *testing.T, w *cluster) outcome {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*bound)
 	defer cancel()
 	must := func(doing string, err error) {
@@ -324,8 +324,8 @@ func (r row) check(t *testing.T, c *cell, before map[types.UID]string) {
 	}
 }
 
-// newWorld starts a control plane and a manager for the test.
-func newWorld(t *testing.T) *world {
+// newCluster starts a control plane and a manager for the test.
+func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	bin := os.Getenv("PODOPS_BIN")
 	if bin == "" {
@@ -370,7 +370,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{Stage: s, WithWatch: admin, audit: log}
+	return &cluster{Stage: s, WithWatch: admin, audit: log}
 }
 
 // table returns the outcomes as a table of Markdown.

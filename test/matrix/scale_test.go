@@ -47,7 +47,7 @@ rules:
 
 // testScale checks that the pods of a custom kind are counted by its scale, and that an owner which the manager
 // may not read shows as a condition.
-func testScale(t *testing.T, w *world) {
+func testScale(t *testing.T, w *cluster) {
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
 	must := func(doing string, err error) {

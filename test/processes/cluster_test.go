@@ -36,15 +36,15 @@ const (
 	image     = "my-repo/kvstore"
 )
 
-// world is a local control plane with a Kubelet.
-type world struct {
+// cluster is a local control plane with a Kubelet.
+type cluster struct {
 	t       *testing.T
 	kubelet *Kubelet
 	client  kubernetes.Interface
 }
 
-// newWorld starts a control plane. The programs are in PODOPS_BIN: make test-processes.
-func newWorld(t *testing.T) *world {
+// newCluster starts a control plane. The programs are in PODOPS_BIN: make test-processes.
+func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	bin := os.Getenv("PODOPS_BIN")
 	if bin == "" {
@@ -91,11 +91,11 @@ func newWorld(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	return &world{t: t, kubelet: kubelet, client: client}
+	return &cluster{t: t, kubelet: kubelet, client: client}
 }
 
 // await polls until a condition holds.
-func (w *world) await(what string, holds func(context.Context) error) {
+func (w *cluster) await(what string, holds func(context.Context) error) {
 	w.t.Helper()
 	ctx, stop := context.WithTimeout(w.t.Context(), patience)
 	defer stop()
@@ -115,7 +115,7 @@ func (w *world) await(what string, holds func(context.Context) error) {
 }
 
 // ready waits until the pods of the StatefulSet run a version and are ready, and returns them.
-func (w *world) ready(replicas int, version string) map[string]corev1.Pod {
+func (w *cluster) ready(replicas int, version string) map[string]corev1.Pod {
 	w.t.Helper()
 	var pods map[string]corev1.Pod
 	w.await(fmt.Sprintf("%d pods with %s are ready", replicas, version), func(ctx context.Context) error {
@@ -196,7 +196,7 @@ func call(ctx context.Context, pod corev1.Pod, method, path, body string) (strin
 	return string(text[:n]), nil
 }
 
-func (w *world) holds(pod corev1.Pod, key, value string) {
+func (w *cluster) holds(pod corev1.Pod, key, value string) {
 	w.t.Helper()
 	w.await("the data is there", func(ctx context.Context) error {
 		got, err := call(ctx, pod, http.MethodGet, "/kv/"+key, "")
@@ -208,7 +208,7 @@ func (w *world) holds(pod corev1.Pod, key, value string) {
 }
 
 // job runs a Job and returns whether it succeeded.
-func (w *world) job(name string, args ...string) bool {
+func (w *cluster) job(name string, args ...string) bool {
 	w.t.Helper()
 	_, err := w.client.BatchV1().Jobs(namespace).Create(w.t.Context(), &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -239,7 +239,7 @@ func (w *world) job(name string, args ...string) bool {
 // TestAStatefulSetOfProcesses goes through the life of a StatefulSet whose pods are members of
 // one store. Steps depend on each other.
 func TestAStatefulSetOfProcesses(t *testing.T) {
-	w := newWorld(t)
+	w := newCluster(t)
 	ctx := t.Context()
 	service, set := objects()
 	if _, err := w.client.CoreV1().Services(namespace).Create(ctx, service, metav1.CreateOptions{}); err != nil {
@@ -297,7 +297,7 @@ func TestAStatefulSetOfProcesses(t *testing.T) {
 }
 
 // delete deletes the StatefulSet and its claims, and waits until nothing is left.
-func (w *world) delete(ctx context.Context, name string) {
+func (w *cluster) delete(ctx context.Context, name string) {
 	w.t.Helper()
 	if err := w.client.AppsV1().StatefulSets(namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		w.t.Fatal(err)

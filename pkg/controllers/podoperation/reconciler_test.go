@@ -20,8 +20,8 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// world is an operation that evicts two pods, and its reconciler.
-type world struct {
+// fixture is an operation that evicts two pods, and its reconciler.
+type fixture struct {
 	t          *testing.T
 	client     client.Client
 	clock      *clocktesting.FakePassiveClock
@@ -29,7 +29,7 @@ type world struct {
 	recorder   *events.FakeRecorder
 }
 
-func newWorld(t *testing.T) *world {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1alpha1.AddToScheme} {
@@ -46,12 +46,12 @@ func newWorld(t *testing.T) *world {
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(operation).
 		WithObjects(operation, builders.MakePod("web-0").Obj(), builders.MakePod("web-1").Obj()).Build()
-	w := &world{t: t, client: c, clock: clocktesting.NewFakePassiveClock(builders.Epoch), recorder: events.NewFakeRecorder(10)}
+	w := &fixture{t: t, client: c, clock: clocktesting.NewFakePassiveClock(builders.Epoch), recorder: events.NewFakeRecorder(10)}
 	w.reconciler = New(c, w.recorder, w.clock)
 	return w
 }
 
-func (w *world) reconcile() (reconcile.Result, *appsv1alpha1.PodOperation) {
+func (w *fixture) reconcile() (reconcile.Result, *appsv1alpha1.PodOperation) {
 	w.t.Helper()
 	key := client.ObjectKey{Namespace: "default", Name: "evict"}
 	result, err := w.reconciler.Reconcile(context.Background(), reconcile.Request{NamespacedName: key})
@@ -68,7 +68,7 @@ func (w *world) reconcile() (reconcile.Result, *appsv1alpha1.PodOperation) {
 // The number of targets is recorded with the start. If the pace of reports delayed it, pods that were removed
 // meanwhile would not count.
 func TestTheStartIsReportedBeforeAPodIsWrittenTo(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.clock.SetTime(builders.Epoch.Add(900 * time.Millisecond))
 	result, early := w.reconcile()
 	if early.Status.StartTime != nil || early.Status.Total != 2 || result.RequeueAfter != 100*time.Millisecond {
@@ -91,7 +91,7 @@ func TestTheStartIsReportedBeforeAPodIsWrittenTo(t *testing.T) {
 }
 
 func TestProgressIsReportedOnceASecond(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.clock.SetTime(builders.Epoch.Add(time.Second))
 	w.reconcile()
 	result, same := w.reconcile()

@@ -17,7 +17,7 @@ func TestNoPermitOvershoots(t *testing.T) {
 	e := newTestEngine(t)
 	met := &seen{metrics: newMetrics(t)}
 	rapid.Check(t, func(t *rapid.T) {
-		w := drawWorld(t, e, met, true)
+		w := drawSimulation(t, e, met, true)
 		defer w.close()
 		t.Repeat(w.quietActions())
 		w.settle(t)
@@ -32,7 +32,7 @@ func TestNoPermitOvershootsAmongOtherChanges(t *testing.T) {
 	e := newTestEngine(t)
 	met := &seen{metrics: newMetrics(t)}
 	rapid.Check(t, func(t *rapid.T) {
-		w := drawWorld(t, e, met, false)
+		w := drawSimulation(t, e, met, false)
 		defer w.close()
 		actions := w.quietActions()
 		for name, action := range map[string]func(*rapid.T){
@@ -56,9 +56,9 @@ func newTestEngine(t testing.TB) *opa.Engine {
 	return e
 }
 
-// drawWorld is a simulation of two workloads whose pods all serve, and of two or three
+// drawSimulation is a simulation of two workloads whose pods all serve, and of two or three
 // replicas of the manager.
-func drawWorld(t *rapid.T, e *opa.Engine, met *seen, quiet bool) *simulation {
+func drawSimulation(t *rapid.T, e *opa.Engine, met *seen, quiet bool) *simulation {
 	w := newSimulation(t, e, met, quiet)
 	w.batchInterval = rapid.SampledFrom([]time.Duration{0, statusInterval}).Draw(t, "batch interval")
 	w.addOwner("web", rapid.IntRange(2, 5).Draw(t, "web"))

@@ -16,13 +16,13 @@ import (
 
 func statusEqual(a, b kvstorev1.KVStoreClusterStatus) bool { return equality.Semantic.DeepEqual(a, b) }
 
-// created returns a world with a cluster that is ready.
+// created returns a simulation with a cluster that is ready.
 func created(t interface {
 	Helper()
 	Fatalf(string, ...any)
-}, replicas int32, strategy kvstorev1.UpgradeStrategyType) *world {
+}, replicas int32, strategy kvstorev1.UpgradeStrategyType) *simulation {
 	t.Helper()
-	w := newWorld(replicas, strategy)
+	w := newSimulation(replicas, strategy)
 	if !w.settle() || w.cluster.Status.Phase != kvstorev1.PhaseReady {
 		t.Fatalf("the cluster is not ready: %+v", w.cluster.Status)
 	}
@@ -130,30 +130,30 @@ func TestADeletionWaitsForItsBackup(t *testing.T) {
 }
 
 func TestADeletionSkipsItsBackup(t *testing.T) {
-	available := func(t *testing.T) *world { t.Helper(); return created(t, 3, kvstorev1.CanaryUpgradeStrategy) }
+	available := func(t *testing.T) *simulation { t.Helper(); return created(t, 3, kvstorev1.CanaryUpgradeStrategy) }
 	for sentence, tc := range map[string]struct {
-		world func(*testing.T) *world
+		in    func(*testing.T) *simulation
 		skips bool
 	}{
-		"by annotation": {func(t *testing.T) *world {
+		"by annotation": {func(t *testing.T) *simulation {
 			w := available(t)
 			w.cluster.Annotations = map[string]string{kvstorev1.SkipBackupAnnotationKey: ""}
 			return w
 		}, true},
-		"of a store that was never available": {func(*testing.T) *world {
-			w := newWorld(3, kvstorev1.CanaryUpgradeStrategy)
+		"of a store that was never available": {func(*testing.T) *simulation {
+			w := newSimulation(3, kvstorev1.CanaryUpgradeStrategy)
 			w.cluster.Spec.Version = unready
 			w.settle()
 			return w
 		}, true},
-		"and not of a store that became available while no operator ran": {func(t *testing.T) *world {
+		"and not of a store that became available while no operator ran": {func(t *testing.T) *simulation {
 			w := available(t)
 			w.cluster.Status = kvstorev1.KVStoreClusterStatus{}
 			return w
 		}, false},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			w := tc.world(t)
+			w := tc.in(t)
 			w.backupDown = true
 			w.cluster.DeletionTimestamp = &metav1.Time{Time: w.now}
 			for range 20 {
@@ -168,8 +168,8 @@ func TestADeletionSkipsItsBackup(t *testing.T) {
 	}
 }
 
-// waiting returns a world whose upgrade waits to operate on the second pod, as rules withhold it.
-func waiting(t *testing.T) *world {
+// waiting returns a simulation whose upgrade waits to operate on the second pod, as rules withhold it.
+func waiting(t *testing.T) *simulation {
 	t.Helper()
 	w := created(t, 3, kvstorev1.RollingUpdateUpgradeStrategy)
 	w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.Version = better })
@@ -269,7 +269,7 @@ func TestAnyScheduleEndsAsSpecified(t *testing.T) {
 }
 
 // checkEnd checks the state in which a cluster has settled.
-func (w *world) checkEnd(t *rapid.T) {
+func (w *simulation) checkEnd(t *rapid.T) {
 	status, spec := w.cluster.Status, w.cluster.Spec
 	switch status.Phase {
 	case kvstorev1.PhaseReady:

@@ -81,12 +81,12 @@ func drawFailing(t *rapid.T) map[string]bool {
 func TestFinalizersFollowTheProvider(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all, expected := pods(t)
-		world, failing := truth(t), drawFailing(t)
-		world.apply(plan.Between(expected, world.items(), equal), failing)
-		traffic := plan.TrafficOf(plan.Between(expected, world.items(), equal))
+		provider, failing := truth(t), drawFailing(t)
+		provider.apply(plan.Between(expected, provider.items(), equal), failing)
+		traffic := plan.TrafficOf(plan.Between(expected, provider.items(), equal))
 		for name, pod := range all {
 			got := plan.Protect(pod, traffic.Of(name))
-			takes := world[name]
+			takes := provider[name]
 			switch {
 			case got.Add && !takes:
 				t.Fatalf("%s gets a finalizer though it takes no traffic: %+v", name, pod)
@@ -105,9 +105,9 @@ func TestFinalizersFollowTheProvider(t *testing.T) {
 func TestAPlanIsAFixedPoint(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		_, expected := pods(t)
-		world := truth(t)
-		world.apply(plan.Between(expected, world.items(), equal), nil)
-		again := plan.Between(expected, world.items(), equal)
+		provider := truth(t)
+		provider.apply(plan.Between(expected, provider.items(), equal), nil)
+		again := plan.Between(expected, provider.items(), equal)
 		if changes := len(again.Off) + len(again.Create) + len(again.Update) + len(again.Delete); changes > 0 {
 			t.Fatalf("%d changes are left: %+v", changes, again)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/podops-dev/podops/pkg/kvstore/plan"
 )
 
-// Versions of the world.
+// Versions of the simulation.
 const (
 	good    = "1.0"
 	better  = "2.0"
@@ -31,7 +31,7 @@ func settings() plan.Settings {
 	return plan.Settings{Image: "my-repo/kvstore", ProgressDeadline: 10 * time.Minute}
 }
 
-// member is a pod of the world.
+// member is a pod of the simulation.
 type member struct {
 	uid         int
 	version     string
@@ -54,8 +54,8 @@ func (m *member) offTraffic() bool {
 	return slices.Contains(slices.Collect(maps.Values(m.allowed)), true)
 }
 
-// world is a cluster in memory: the controllers of StatefulSets and Jobs, kubelets, PodOps and a store.
-type world struct {
+// simulation is a cluster in memory: the controllers of StatefulSets and Jobs, kubelets, PodOps and a store.
+type simulation struct {
 	now      time.Time
 	cluster  *kvstorev1.KVStoreCluster
 	service  *corev1.Service
@@ -79,8 +79,8 @@ type world struct {
 	violations []string
 }
 
-func newWorld(replicas int32, strategy kvstorev1.UpgradeStrategyType) *world {
-	return &world{
+func newSimulation(replicas int32, strategy kvstorev1.UpgradeStrategyType) *simulation {
+	return &simulation{
 		now: epoch(), leader: -1, pods: map[int32]*member{}, jobs: map[string]*batchv1.Job{}, claims: map[int32]bool{}, voters: map[string]bool{},
 		cluster: &kvstorev1.KVStoreCluster{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db", UID: "db-uid", Generation: 1},
@@ -91,12 +91,12 @@ func newWorld(replicas int32, strategy kvstorev1.UpgradeStrategyType) *world {
 	}
 }
 
-func (w *world) violated(format string, args ...any) {
+func (w *simulation) violated(format string, args ...any) {
 	w.violations = append(w.violations, fmt.Sprintf(format, args...))
 }
 
-// snapshot returns the world as an operator reads it.
-func (w *world) snapshot() plan.Snapshot {
+// snapshot returns the simulation as an operator reads it.
+func (w *simulation) snapshot() plan.Snapshot {
 	s := plan.Snapshot{
 		Cluster: w.cluster.DeepCopy(), Service: w.service, StatefulSet: w.set, Members: map[int32]plan.Member{}, Jobs: maps.Clone(w.jobs),
 	}
@@ -119,7 +119,7 @@ func (w *world) snapshot() plan.Snapshot {
 	return s
 }
 
-func (w *world) pod(ordinal int32, m *member) *corev1.Pod {
+func (w *simulation) pod(ordinal int32, m *member) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: plan.PodName("db", ordinal), UID: types.UID(fmt.Sprint(m.uid)), Labels: plan.MemberLabels("db"),
@@ -147,7 +147,7 @@ func (w *world) pod(ordinal int32, m *member) *corev1.Pod {
 
 // operate runs one round of an operator that ends after a number of writes. It returns how many writes
 // the decision has.
-func (w *world) operate(limit int) int {
+func (w *simulation) operate(limit int) int {
 	if w.gone {
 		return 0
 	}
@@ -203,7 +203,7 @@ func (w *world) operate(limit int) int {
 	return done
 }
 
-func (w *world) store(d plan.Decision, write func(bool, func())) {
+func (w *simulation) store(d plan.Decision, write func(bool, func())) {
 	for _, pod := range d.ClearRole {
 		write(true, func() { w.label(pod, false) })
 	}
@@ -222,14 +222,14 @@ func (w *world) store(d plan.Decision, write func(bool, func())) {
 	}
 }
 
-func (w *world) label(pod *corev1.Pod, leads bool) {
+func (w *simulation) label(pod *corev1.Pod, leads bool) {
 	ordinal, _ := plan.Ordinal("db", pod.Name)
 	if m := w.pods[ordinal]; m != nil {
 		m.labelled = leads
 	}
 }
 
-func (w *world) end(operation plan.PodOperation) {
+func (w *simulation) end(operation plan.PodOperation) {
 	ordinal, _ := plan.Ordinal("db", operation.Pod.Name)
 	if m := w.pods[ordinal]; m != nil {
 		delete(m.begun, operation.Operation)
@@ -238,13 +238,13 @@ func (w *world) end(operation plan.PodOperation) {
 }
 
 // updateVersion returns the version of the update revision.
-func (w *world) updateVersion() string {
+func (w *simulation) updateVersion() string {
 	image := w.set.Spec.Template.Spec.Containers[0].Image
 	return image[len("my-repo/kvstore:"):]
 }
 
 // remove deletes a pod, as the API server does: PodOps rejects a delete that it has not allowed.
-func (w *world) remove(ordinal int32, uid types.UID) {
+func (w *simulation) remove(ordinal int32, uid types.UID) {
 	m := w.pods[ordinal]
 	if m == nil || m.terminating || types.UID(fmt.Sprint(m.uid)) != uid || !m.offTraffic() {
 		return
@@ -269,7 +269,7 @@ func (w *world) remove(ordinal int32, uid types.UID) {
 }
 
 // controllers lets every controller but the operator act once.
-func (w *world) controllers() {
+func (w *simulation) controllers() {
 	w.podOps()
 	w.kubelets()
 	w.statefulSets()
@@ -278,7 +278,7 @@ func (w *world) controllers() {
 }
 
 // podOps allows the first operation that waits, if no other pod is off traffic.
-func (w *world) podOps() {
+func (w *simulation) podOps() {
 	for _, m := range w.pods {
 		if m.offTraffic() && m.healthy {
 			return
@@ -293,7 +293,7 @@ func (w *world) podOps() {
 	}
 }
 
-func (w *world) kubelets() {
+func (w *simulation) kubelets() {
 	for ordinal, m := range maps.Clone(w.pods) {
 		switch {
 		case m.terminating:
@@ -306,7 +306,7 @@ func (w *world) kubelets() {
 }
 
 // statefulSets is the controller of StatefulSets.
-func (w *world) statefulSets() {
+func (w *simulation) statefulSets() {
 	if w.set == nil {
 		for ordinal := range maps.Clone(w.pods) {
 			delete(w.pods, ordinal) // the garbage collector
@@ -357,7 +357,7 @@ func (w *world) statefulSets() {
 	}
 }
 
-func (w *world) runJobs() {
+func (w *simulation) runJobs() {
 	for name, job := range w.jobs {
 		if len(job.Status.Conditions) > 0 {
 			continue
@@ -375,7 +375,7 @@ func (w *world) runJobs() {
 }
 
 // elect makes the first healthy pod the leader if no pod leads. The operator observes a store from its first pod on.
-func (w *world) elect() {
+func (w *simulation) elect() {
 	if w.observed.IsZero() && len(w.pods) > 0 {
 		w.observed = w.now
 	}
@@ -392,13 +392,13 @@ func (w *world) elect() {
 }
 
 // edit changes the spec.
-func (w *world) edit(change func(*kvstorev1.KVStoreClusterSpec)) {
+func (w *simulation) edit(change func(*kvstorev1.KVStoreClusterSpec)) {
 	change(&w.cluster.Spec)
 	w.cluster.Generation++
 }
 
 // settle runs everything until nothing changes any more.
-func (w *world) settle() bool {
+func (w *simulation) settle() bool {
 	still := 0
 	for range 3000 {
 		before := w.fingerprint()
@@ -416,7 +416,7 @@ func (w *world) settle() bool {
 }
 
 // fingerprint returns everything that a controller may still change.
-func (w *world) fingerprint() string {
+func (w *simulation) fingerprint() string {
 	text := fmt.Sprint(w.writes, w.leader, len(w.jobs), w.gone, w.current)
 	for _, ordinal := range slices.Sorted(maps.Keys(w.pods)) {
 		text += fmt.Sprint(*w.pods[ordinal])
@@ -425,7 +425,7 @@ func (w *world) fingerprint() string {
 }
 
 // pending reports whether time alone still leads to a change.
-func (w *world) pending() bool {
+func (w *simulation) pending() bool {
 	d := plan.Decide(w.snapshot(), settings(), w.now)
 	if d.Wake > 0 {
 		w.now = w.now.Add(d.Wake)
@@ -434,7 +434,7 @@ func (w *world) pending() bool {
 }
 
 // versions returns the versions that pods have.
-func (w *world) versions() []string {
+func (w *simulation) versions() []string {
 	var versions []string
 	for _, m := range w.pods {
 		versions = append(versions, m.version)

@@ -39,10 +39,10 @@ const (
 // errEnded is the result of every call of an operator that has ended.
 var errEnded = errors.New("the operator has ended")
 
-// world is an API server, and everything in a cluster but the operator.
-type world struct {
+// simulation is an API server, and everything in a cluster but the operator.
+type simulation struct {
 	t       *testing.T
-	api     client.Client // of the world
+	api     client.Client // of the simulation
 	clock   *testingclock.FakeClock
 	current string // version of the current revision
 	leader  string
@@ -61,13 +61,13 @@ type world struct {
 	*kvstore.Reconciler
 }
 
-func newWorld(t *testing.T, replicas int32) *world {
+func newSimulation(t *testing.T, replicas int32) *simulation {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), kvstorev1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, clock: testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), members: map[string]bool{}, wrote: map[int]bool{}}
+	w := &simulation{t: t, clock: testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), members: map[string]bool{}, wrote: map[int]bool{}}
 	cluster := &kvstorev1.KVStoreCluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db", UID: "db-uid", Generation: 1},
 		Spec: kvstorev1.KVStoreClusterSpec{
@@ -83,7 +83,7 @@ func newWorld(t *testing.T, replicas int32) *world {
 }
 
 // restart starts another operator, whose calls do not fail.
-func (w *world) restart() {
+func (w *simulation) restart() {
 	w.last = -1
 	c := interceptor.NewClient(w.api.(client.WithWatch), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -113,7 +113,7 @@ func (w *world) restart() {
 }
 
 // call makes a call of an operator.
-func (w *world) call(write bool, effect func() error) error {
+func (w *simulation) call(write bool, effect func() error) error {
 	w.calls++
 	if w.last >= 0 && w.calls > w.last {
 		return errEnded
@@ -133,10 +133,10 @@ func (w *world) call(write bool, effect func() error) error {
 }
 
 // ended reports whether the operator has ended.
-func (w *world) ended() bool { return w.last >= 0 && w.calls >= w.last }
+func (w *simulation) ended() bool { return w.last >= 0 && w.calls >= w.last }
 
 // remove deletes an object. PodOps holds the delete of a pod, but for the pods that it has allowed.
-func (w *world) remove(ctx context.Context, c client.Client, o client.Object, opts ...client.DeleteOption) error {
+func (w *simulation) remove(ctx context.Context, c client.Client, o client.Object, opts ...client.DeleteOption) error {
 	if pod, ok := o.(*corev1.Pod); ok {
 		w.deletePod(pod)
 		return nil
@@ -145,7 +145,7 @@ func (w *world) remove(ctx context.Context, c client.Client, o client.Object, op
 }
 
 // Observe implements kvstore.Store.
-func (w *world) Observe(types.NamespacedName, map[string]string) plan.Observation {
+func (w *simulation) Observe(types.NamespacedName, map[string]string) plan.Observation {
 	if w.unseen {
 		return plan.Observation{}
 	}
@@ -153,18 +153,18 @@ func (w *world) Observe(types.NamespacedName, map[string]string) plan.Observatio
 }
 
 // Refresh implements kvstore.Store.
-func (w *world) Refresh(types.NamespacedName) {}
+func (w *simulation) Refresh(types.NamespacedName) {}
 
 // MoveLeader implements kvstore.Store.
-func (w *world) MoveLeader(_ types.NamespacedName, move plan.Move) { w.leader = move.To[0] }
+func (w *simulation) MoveLeader(_ types.NamespacedName, move plan.Move) { w.leader = move.To[0] }
 
 // RemoveMember implements kvstore.Store.
-func (w *world) RemoveMember(_ types.NamespacedName, pod string) { delete(w.members, pod) }
+func (w *simulation) RemoveMember(_ types.NamespacedName, pod string) { delete(w.members, pod) }
 
 // Forget implements kvstore.Store.
-func (w *world) Forget(types.NamespacedName) {}
+func (w *simulation) Forget(types.NamespacedName) {}
 
-func (w *world) must(err error) {
+func (w *simulation) must(err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatal(err)
@@ -172,7 +172,7 @@ func (w *world) must(err error) {
 }
 
 // cluster returns the cluster as it is stored; nil if it is gone.
-func (w *world) cluster() *kvstorev1.KVStoreCluster {
+func (w *simulation) cluster() *kvstorev1.KVStoreCluster {
 	w.t.Helper()
 	cluster := &kvstorev1.KVStoreCluster{}
 	err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: "default", Name: "db"}, cluster)
@@ -186,7 +186,7 @@ func (w *world) cluster() *kvstorev1.KVStoreCluster {
 }
 
 // edit changes the spec of the cluster.
-func (w *world) edit(change func(*kvstorev1.KVStoreClusterSpec)) {
+func (w *simulation) edit(change func(*kvstorev1.KVStoreClusterSpec)) {
 	w.t.Helper()
 	cluster := w.cluster()
 	change(&cluster.Spec)
@@ -194,7 +194,7 @@ func (w *world) edit(change func(*kvstorev1.KVStoreClusterSpec)) {
 	w.must(w.api.Update(w.t.Context(), cluster))
 }
 
-func (w *world) set() *appsv1.StatefulSet {
+func (w *simulation) set() *appsv1.StatefulSet {
 	w.t.Helper()
 	set := &appsv1.StatefulSet{}
 	err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: "default", Name: "db"}, set)
@@ -207,7 +207,7 @@ func (w *world) set() *appsv1.StatefulSet {
 	return set
 }
 
-func (w *world) pods() map[int32]*corev1.Pod {
+func (w *simulation) pods() map[int32]*corev1.Pod {
 	w.t.Helper()
 	var list corev1.PodList
 	w.must(w.api.List(w.t.Context(), &list))
@@ -235,7 +235,7 @@ func offTraffic(pod *corev1.Pod) bool {
 }
 
 // controllers lets every other controller act once.
-func (w *world) controllers() {
+func (w *simulation) controllers() {
 	w.t.Helper()
 	w.podOps()
 	w.statefulSets()
@@ -244,7 +244,7 @@ func (w *world) controllers() {
 }
 
 // podOps lets one pod at a time go off traffic, and ends lifecycles that are undone.
-func (w *world) podOps() {
+func (w *simulation) podOps() {
 	pods := w.pods()
 	busy := false
 	for _, ordinal := range slices.Sorted(maps.Keys(pods)) {
@@ -273,7 +273,7 @@ func (w *world) podOps() {
 	}
 }
 
-func (w *world) statefulSets() {
+func (w *simulation) statefulSets() {
 	set, pods := w.set(), w.pods()
 	if set == nil || set.DeletionTimestamp != nil {
 		for _, pod := range pods {
@@ -322,7 +322,7 @@ func versionOf(spec corev1.PodSpec) string {
 	return strings.TrimPrefix(spec.Containers[0].Image, "my-repo/kvstore:")
 }
 
-func (w *world) createPod(set *appsv1.StatefulSet, ordinal int32, version string) {
+func (w *simulation) createPod(set *appsv1.StatefulSet, ordinal int32, version string) {
 	w.uids++
 	pod := &corev1.Pod{ObjectMeta: *set.Spec.Template.ObjectMeta.DeepCopy(), Spec: *set.Spec.Template.Spec.DeepCopy()}
 	pod.Namespace, pod.Name, pod.UID = "default", plan.PodName("db", ordinal), types.UID(fmt.Sprint("pod-", w.uids))
@@ -345,7 +345,7 @@ func (w *world) createPod(set *appsv1.StatefulSet, ordinal int32, version string
 }
 
 // deletePod deletes a pod that may go.
-func (w *world) deletePod(pod *corev1.Pod) {
+func (w *simulation) deletePod(pod *corev1.Pod) {
 	if !offTraffic(pod) {
 		return
 	}
@@ -356,7 +356,7 @@ func (w *world) deletePod(pod *corev1.Pod) {
 }
 
 // deleteClaim deletes the claim of a pod that was scaled in and is gone.
-func (w *world) deleteClaim(pod *corev1.Pod) {
+func (w *simulation) deleteClaim(pod *corev1.Pod) {
 	if !offTraffic(pod) {
 		return
 	}
@@ -364,7 +364,7 @@ func (w *world) deleteClaim(pod *corev1.Pod) {
 	w.must(client.IgnoreNotFound(w.api.Delete(w.t.Context(), claim)))
 }
 
-func (w *world) runJobs() {
+func (w *simulation) runJobs() {
 	var jobs batchv1.JobList
 	w.must(w.api.List(w.t.Context(), &jobs))
 	for i := range jobs.Items {
@@ -383,7 +383,7 @@ func (w *world) runJobs() {
 
 // run lets the operator and the other controllers act until the operator writes nothing any more. An
 // operator that has ended is replaced.
-func (w *world) run() {
+func (w *simulation) run() {
 	w.t.Helper()
 	for still, rounds := 0, 0; still < 3; rounds++ {
 		if rounds == 500 {
@@ -405,7 +405,7 @@ func (w *world) run() {
 }
 
 // fingerprint returns the versions of all pods, and what the other controllers still change.
-func (w *world) fingerprint() string {
+func (w *simulation) fingerprint() string {
 	text := ""
 	pods := w.pods()
 	for _, ordinal := range slices.Sorted(maps.Keys(pods)) {
