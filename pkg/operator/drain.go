@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"time"
-
-	"k8s.io/utils/clock"
 )
 
 // errDraining is returned to readiness probes once the process has been signalled to end.
@@ -25,12 +23,12 @@ type drain struct {
 }
 
 // newDrain returns the drain of a manager that ctx signals to end.
-func newDrain(ctx context.Context, delay time.Duration, clk clock.Clock) drain {
+func newDrain(ctx context.Context, delay time.Duration) drain {
 	ended, end := context.WithCancel(context.WithoutCancel(ctx))
 	go func() {
 		<-ctx.Done()
 		if delay > 0 {
-			<-clk.After(delay)
+			<-time.After(delay)
 		}
 		end()
 	}()

@@ -24,7 +24,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,7 +43,7 @@ import (
 
 // Run runs a manager until ctx ends, and for Options.Serving.ShutdownDelay longer.
 func Run(ctx context.Context, config *rest.Config, options Options) error {
-	ending := newDrain(ctx, options.Serving.ShutdownDelay, clock.RealClock{})
+	ending := newDrain(ctx, options.Serving.ShutdownDelay)
 	mgr, err := newOperator(ctx, config, options, ending)
 	if err != nil {
 		return fmt.Errorf("setting up the manager: %w", err)
