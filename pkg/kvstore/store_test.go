@@ -16,6 +16,7 @@ import (
 
 	"github.com/podops-dev/podops/pkg/kvstore"
 	"github.com/podops-dev/podops/pkg/kvstore/plan"
+	"github.com/podops-dev/podops/test/await"
 )
 
 // member is the HTTP API of a member, on an address of its own.
@@ -67,7 +68,7 @@ func TestTheLeaderOfTheHighestTermCounts(t *testing.T) {
 	go func() { ended <- store.Start(ctx) }()
 	defer func() {
 		stop()
-		if err := <-ended; err != nil {
+		if err := await.Receive(t, "the calls end", ended); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -75,7 +76,7 @@ func TestTheLeaderOfTheHighestTermCounts(t *testing.T) {
 	if seen := store.Observe(db, addresses); seen.Leader != "" {
 		t.Fatalf("observed before any call: %+v", seen)
 	}
-	<-store.Changed()
+	await.Receive(t, "an observation", store.Changed())
 	seen := store.Observe(db, addresses)
 	if diff := cmp.Diff(plan.Observation{At: seen.At, Leader: "db-2", Term: 4, Members: []string{"db-0", "db-1", "db-2"}, Voters: []string{"db-0", "db-2"}}, seen); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -83,11 +84,11 @@ func TestTheLeaderOfTheHighestTermCounts(t *testing.T) {
 
 	// A move that was requested of an earlier leader is dropped.
 	store.MoveLeader(db, plan.Move{From: "db-0", To: []string{"db-1"}})
-	<-store.Changed()
+	await.Receive(t, "the call has ended", store.Changed())
 	store.MoveLeader(db, plan.Move{From: "db-2", To: []string{"db-1"}})
-	<-store.Changed()
+	await.Receive(t, "the call has ended", store.Changed())
 	store.RemoveMember(db, "db-3")
-	<-store.Changed()
+	await.Receive(t, "the call has ended", store.Changed())
 	if diff := cmp.Diff([]string{"POST /leader/transfer?to=db-1", "DELETE /members/db-3"}, leader.called()); diff != "" {
 		t.Errorf("calls of the leader (-want +got):\n%s", diff)
 	}

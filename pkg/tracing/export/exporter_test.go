@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,11 +21,11 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 	"k8s.io/utils/clock"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/tracing"
+	"github.com/podops-dev/podops/test/await"
 	"github.com/podops-dev/podops/test/measured"
 )
 
@@ -124,7 +125,7 @@ func started(t *testing.T, exporter *Exporter) (stop func()) {
 	go func() { ended <- exporter.Start(ctx) }()
 	return func() {
 		cancel()
-		if err := <-ended; err != nil {
+		if err := await.Receive(t, "the exporter ends", ended); err != nil {
 			t.Error(err)
 		}
 	}
@@ -154,7 +155,7 @@ func TestSpansReachAReceiver(t *testing.T) {
 			Start: at, End: at, Attributes: []attribute.KeyValue{attribute.String("k8s.pod.name", "web-0"), attribute.Int("podops.pods", 3)},
 		},
 	})
-	request := <-receiver.requests
+	request := await.Receive(t, "a request", receiver.requests)
 	stop()
 	spans := request.GetResourceSpans()[0].GetScopeSpans()[0].GetSpans()
 	if len(spans) != 2 || request.GetResourceSpans()[0].GetResource().GetAttributes()[0].GetValue().GetStringValue() != "podops" {
@@ -170,7 +171,7 @@ func TestSpansReachAReceiver(t *testing.T) {
 		call.GetStatus().GetCode() != tracepb.Status_STATUS_CODE_ERROR || call.GetAttributes()[1].GetValue().GetIntValue() != 3 {
 		t.Errorf("the span of the call is %v", call)
 	}
-	if got := (<-receiver.headers).Get("Authorization"); got != "Bearer secret" {
+	if got := await.Receive(t, "its headers", receiver.headers).Get("Authorization"); got != "Bearer secret" {
 		t.Errorf("the header Authorization is %q", got)
 	}
 	if diff := cmp.Diff(map[string]float64{"": 2}, measured.Values(t, registry, "podops_trace_spans_exported_total")); diff != "" {
@@ -179,13 +180,10 @@ func TestSpansReachAReceiver(t *testing.T) {
 }
 
 // blocked is a receiver that does not answer.
-type blocked struct{ begun chan struct{} }
+type blocked struct{ requests atomic.Int32 }
 
-func (b blocked) UploadTraces(ctx context.Context, _ []*tracepb.ResourceSpans) error {
-	select {
-	case b.begun <- struct{}{}:
-	default:
-	}
+func (b *blocked) UploadTraces(ctx context.Context, _ []*tracepb.ResourceSpans) error {
+	b.requests.Add(1)
 	<-ctx.Done()
 	return ctx.Err()
 }
@@ -193,33 +191,34 @@ func (b blocked) UploadTraces(ctx context.Context, _ []*tracepb.ResourceSpans) e
 // TestAReceiverThatHangs shows that spans beyond the bound are dropped and counted while a request hangs, and that the end
 // of the manager waits for the bound of the flush and no longer.
 func TestAReceiverThatHangs(t *testing.T) {
-	registry, metrics := newMetrics(t)
-	fake := clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0))
-	receiver := blocked{begun: make(chan struct{}, 1)}
-	exporter := New(receiver, nil, metrics, fake)
-	stop := started(t, exporter)
-	for range batch {
-		exporter.Add([]tracing.Span{phase("shop", "PreCheck")})
-	}
-	<-receiver.begun // a whole batch is not delayed
-	for range maxOfNamespace + 100 {
-		exporter.Add([]tracing.Span{phase("shop", "PreCheck")})
-	}
-	exporter.Add([]tracing.Span{phase("other", "PreCheck")})
-	ended := make(chan struct{})
-	go func() { defer close(ended); stop() }()
-	for waiting := true; waiting; {
-		select {
-		case <-ended:
-			waiting = false
-		default:
-			fake.Step(flushFor)
+	synctest.Test(t, func(t *testing.T) {
+		registry, metrics := newMetrics(t)
+		receiver := &blocked{}
+		exporter := New(receiver, nil, metrics, clock.RealClock{})
+		stop := started(t, exporter)
+		add := func(spans int) {
+			for range spans {
+				exporter.Add([]tracing.Span{phase("shop", "PreCheck")})
+			}
+			synctest.Wait()
 		}
-	}
-	want := map[string]float64{"reason=full": 100, "reason=failed": batch, "reason=stopped": maxOfNamespace + 1}
-	if diff := cmp.Diff(want, measured.Values(t, registry, "podops_trace_spans_dropped_total")); diff != "" {
-		t.Errorf("dropped spans differ (-want +got):\n%s", diff)
-	}
+		begin := time.Now()
+		if add(batch - 1); receiver.requests.Load() != 0 {
+			t.Error("a part of a batch is sent at once")
+		}
+		if add(1); receiver.requests.Load() != 1 {
+			t.Errorf("%d requests, want a whole batch at once", receiver.requests.Load())
+		}
+		add(maxOfNamespace + 100)
+		exporter.Add([]tracing.Span{phase("other", "PreCheck")})
+		if stop(); time.Since(begin) != flushFor || receiver.requests.Load() != 1 {
+			t.Errorf("it ended after %s and %d requests, want %s and 1", time.Since(begin), receiver.requests.Load(), flushFor)
+		}
+		want := map[string]float64{"reason=full": 100, "reason=failed": batch, "reason=stopped": maxOfNamespace + 1}
+		if diff := cmp.Diff(want, measured.Values(t, registry, "podops_trace_spans_dropped_total")); diff != "" {
+			t.Errorf("dropped spans differ (-want +got):\n%s", diff)
+		}
+	})
 }
 
 // failing is a receiver that accepts nothing.

@@ -17,6 +17,7 @@ import (
 	"github.com/podops-dev/podops/pkg/tracing"
 	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooktask"
+	"github.com/podops-dev/podops/test/await"
 )
 
 // approving is a service that approves every POST and answers no poll.
@@ -70,10 +71,10 @@ func TestCallsHaveSpans(t *testing.T) {
 		{Rule: id, TraceID: "4", Service: service, Stage: appsv1alpha1.StagePreCheck, Post: &webhookclient.PostRequest{TraceID: "4"}},
 	} {
 		d.Call(ctx, call)
-		<-delivered
+		await.Receive(t, "the result of call "+call.TraceID, delivered)
 	}
 	cancel()
-	if err := <-ended; err != nil {
+	if err := await.Receive(t, "the pool ends", ended); err != nil {
 		t.Fatal(err)
 	}
 	close(spans)
