@@ -3,6 +3,8 @@ package opa_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -265,20 +267,29 @@ func TestCustomTimeout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
-	result, err := program.Evaluate(t.Context(), program.Stage(), rule.Environment{},
-		[]rule.Request{request(1, true), request(0, true)})
-	if err != nil {
-		t.Fatal(err)
+	var verdicts map[string]rule.Verdict
+	var took time.Duration
+	notReached := func(v rule.Verdict) bool { return v.Code == rule.CodeNotReached }
+	for range busyTries {
+		began := time.Now()
+		result, err := program.Evaluate(t.Context(), program.Stage(), rule.Environment{},
+			[]rule.Request{request(1, true), request(0, true)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		verdicts, took = result.Verdicts, time.Since(began)
+		if !slices.ContainsFunc(slices.Collect(maps.Values(verdicts)), notReached) {
+			break
+		}
 	}
 	want := map[string]rule.Verdict{
 		"uid-0/PreCheck/a": {Outcome: rule.Passed},
 		"uid-1/PreCheck/a": {Code: rule.CodeTimeout, Message: "the module did not answer in time: it had 200ms"},
 	}
-	if diff := cmp.Diff(want, result.Verdicts); diff != "" {
+	if diff := cmp.Diff(want, verdicts); diff != "" {
 		t.Errorf("verdicts differ (-want +got):\n%s", diff)
 	}
-	if took := time.Since(began); took < 200*time.Millisecond || took > 10*time.Second {
+	if took < 200*time.Millisecond || took > 10*time.Second {
 		t.Errorf("it took %v", took)
 	}
 }

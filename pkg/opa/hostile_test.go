@@ -168,9 +168,9 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestHostileAllAtOnce checks that a built-in rule is evaluated, and memory stays bounded, while
+// TestHostileAllAtOnceHeap checks that a built-in rule is evaluated, and memory stays bounded, while
 // all of them run.
-func TestHostileAllAtOnce(t *testing.T) {
+func TestHostileAllAtOnceHeap(t *testing.T) {
 	with := newEngine(t, opa.Options{CustomTimeout: hostileTimeout})
 	healthy, err := with.Prepare(t.Context(), compiled(t, budget("10%")))
 	if err != nil {
