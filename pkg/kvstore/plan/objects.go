@@ -33,6 +33,9 @@ const (
 	dataFolder    = "/data"
 	scratchName   = "scratch" // of Jobs, which write a backup there before it is uploaded
 	scratchFolder = "/tmp"
+
+	// versionArg is the argument of a member with its version.
+	versionArg = "--version="
 )
 
 // Bounds of Jobs.
@@ -203,7 +206,7 @@ func (p *planner) template(version string) corev1.PodTemplateSpec {
 	labels[appsv1alpha1.ControlLabelKey] = appsv1alpha1.ControlLabelValue
 	domain := p.Cluster.Name + "." + p.Cluster.Namespace + ".svc"
 	container := p.container(version, "serve", "--id=$(POD_NAME)", "--host=$(POD_NAME)."+domain, "--listen=$(POD_IP)",
-		"--cluster="+p.identity(), "--data="+dataFolder, "--seeds="+domain, "--bootstrap="+PodName(p.Cluster.Name, 0), "--version="+version)
+		"--cluster="+p.identity(), "--data="+dataFolder, "--seeds="+domain, "--bootstrap="+PodName(p.Cluster.Name, 0), versionArg+version)
 	container.Env = []corev1.EnvVar{fromField("POD_NAME", "metadata.name"), fromField("POD_IP", "status.podIP")}
 	container.Ports = []corev1.ContainerPort{
 		{Name: "client", ContainerPort: ClientPort, Protocol: corev1.ProtocolTCP},

@@ -1,6 +1,8 @@
 package plan_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	kvstorev1 "github.com/podops-dev/podops/apis/kvstore/v1"
 	"github.com/podops-dev/podops/pkg/kvstore/plan"
 )
@@ -209,6 +212,68 @@ func TestAnUpgradeWaitsForAnUpgradedPodThatFailsLater(t *testing.T) {
 	}
 }
 
+// TestAPodThatIsRestartedInPlaceKeepsItsVersion has images as a PodOperation writes them: of the same digest, for every restart another.
+func TestAPodThatIsRestartedInPlaceKeepsItsVersion(t *testing.T) {
+	const repository, digest = "my-repo/kvstore", "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	for sentence, image := range map[string]string{
+		"once": repository + ":" + better + digest, "twice": repository + digest, "three times": repository + ":restarted" + digest,
+	} {
+		t.Run(sentence+" in an upgrade", func(t *testing.T) {
+			w := created(t, 3, kvstorev1.CanaryUpgradeStrategy)
+			w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.Version = better })
+			for w.cluster.Status.Upgrade == nil || w.cluster.Status.Upgrade.Step != kvstorev1.StepChecking {
+				w.operate(1000)
+				w.controllers()
+				w.now = w.now.Add(time.Second)
+			}
+			w.pods[2].image = image
+			if !w.settle() || w.cluster.Status.Phase != kvstorev1.PhaseReady || w.cluster.Status.CurrentVersion != better {
+				t.Errorf("%+v", w.cluster.Status)
+			}
+		})
+		t.Run(sentence+" in the creation", func(t *testing.T) {
+			w := newSimulation(3, kvstorev1.CanaryUpgradeStrategy)
+			w.cluster.Spec.Version = better
+			for len(w.pods) < 3 {
+				w.operate(1000)
+				w.controllers()
+				w.now = w.now.Add(time.Second)
+			}
+			w.pods[2].image = image
+			if !w.settle() || w.cluster.Status.Phase != kvstorev1.PhaseReady {
+				t.Errorf("%+v", w.cluster.Status)
+			}
+		})
+	}
+}
+
+func TestADeletionLeavesAStatefulSetOfAnotherOwner(t *testing.T) {
+	w := created(t, 3, kvstorev1.CanaryUpgradeStrategy)
+	// kubectl delete --cascade=orphan: the garbage collector removes owner references, then its finalizer.
+	w.cluster.DeletionTimestamp = &metav1.Time{Time: w.now}
+	finalizers := w.cluster.Finalizers
+	w.cluster.Finalizers = append(slices.Clone(finalizers), metav1.FinalizerOrphanDependents)
+	if writes := w.operate(1000); writes > 0 {
+		t.Errorf("%d writes before the owner references are removed", writes)
+	}
+	w.set = w.set.DeepCopy()
+	w.set.OwnerReferences, w.cluster.Finalizers = nil, finalizers
+	if !w.settle() || !w.gone || len(w.claims) != 3 || len(w.pods) != 3 || w.set == nil {
+		t.Errorf("gone %t, %d claims, %d pods, %+v", w.gone, len(w.claims), len(w.pods), w.cluster.Status)
+	}
+}
+
+func TestAnUpgradeReportsAPodThatIsNotUnderPodOps(t *testing.T) {
+	w := waiting(t)
+	s := w.snapshot()
+	delete(s.Members[1].Pod.Labels, appsv1alpha1.ControlLabelKey)
+	d := plan.Decide(s, settings(), w.now)
+	why := meta.FindStatusCondition(d.Status.Conditions, kvstorev1.ConditionReady)
+	if d.Begin != nil || !strings.Contains(why.Message, "pod db-1 lacks the label "+appsv1alpha1.ControlLabelKey) {
+		t.Errorf("begins %+v, and reports %+v", d.Begin, why)
+	}
+}
+
 func TestAStatefulSetThatIsDeletedInAnUpgradeIsCreatedAgain(t *testing.T) {
 	w := waiting(t)
 	w.set = nil
@@ -251,6 +316,15 @@ func TestAnyScheduleEndsAsSpecified(t *testing.T) {
 					w.set = w.set.DeepCopy()
 					w.set.Spec.Template.Spec.Containers[0].Env = nil
 				}
+			},
+			"restart in place": func(t *rapid.T) {
+				if m := w.pods[rapid.Int32Range(0, 4).Draw(t, "ordinal")]; m != nil {
+					m.image = "my-repo/kvstore" + rapid.SampledFrom([]string{"", ":" + m.version, ":restarted"}).Draw(t, "tag") + "@sha256:0123"
+				}
+			},
+			"deletion of the StatefulSet and its pods": func(*rapid.T) {
+				w.set, w.current, w.leader = nil, "", -1
+				clear(w.pods)
 			},
 			"pod that joins the store as it goes": func(t *rapid.T) {
 				w.voters[plan.PodName("db", rapid.Int32Range(0, 7).Draw(t, "ordinal"))] = true

@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,6 +36,7 @@ func settings() plan.Settings {
 type member struct {
 	uid         int
 	version     string
+	image       string // after an operation of another controller; empty: of the version
 	begun       map[plan.Operation]bool
 	allowed     map[plan.Operation]bool
 	healthy     bool
@@ -124,9 +126,12 @@ func (w *simulation) pod(ordinal int32, m *member) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: plan.PodName("db", ordinal), UID: types.UID(fmt.Sprint(m.uid)), Labels: plan.MemberLabels("db"),
 		},
-		Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: plan.ContainerName, Image: "my-repo/kvstore:" + m.version}}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: plan.ContainerName, Image: cmp.Or(m.image, "my-repo/kvstore:"+m.version), Args: []string{"serve", "--version=" + m.version},
+		}}},
 		Status: corev1.PodStatus{PodIP: fmt.Sprintf("10.0.0.%d", ordinal+1)},
 	}
+	pod.Labels[appsv1alpha1.ControlLabelKey] = appsv1alpha1.ControlLabelValue
 	if m.labelled {
 		pod.Labels[kvstorev1.RoleLabelKey] = kvstorev1.RoleLeader
 	}

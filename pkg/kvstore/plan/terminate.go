@@ -19,13 +19,19 @@ const (
 	maxBackupDelay   = 5 * time.Minute
 )
 
-// terminate deletes a cluster: a backup, then the pods, then their claims, then the finalizer.
+// terminate deletes a cluster: a backup, then the pods, then their claims, then the finalizer. A StatefulSet of another owner
+// stays, with its pods and claims: it had the name before, or was orphaned with the deletion.
 func (p *planner) terminate() {
 	p.target, p.operation = 0, ""
 	switch {
+	case slices.Contains(p.Cluster.Finalizers, metav1.FinalizerOrphanDependents):
+		return // the garbage collector removes the owner references first
+	case p.StatefulSet != nil && !p.owns(p.StatefulSet):
+		p.decision.RemoveFinalizer = true
+		return
 	case !meta.IsStatusConditionTrue(p.status.Conditions, kvstorev1.ConditionBackedUp):
 		p.backUp()
-	case p.StatefulSet != nil && p.owns(p.StatefulSet):
+	case p.StatefulSet != nil:
 		p.progress = progress{kvstorev1.ReasonDeletingPods, "StatefulSet " + p.StatefulSet.Name + " is deleted"}
 		if p.StatefulSet.DeletionTimestamp == nil {
 			p.decision.DeleteStatefulSet = p.StatefulSet

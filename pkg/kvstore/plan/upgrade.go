@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	kvstorev1 "github.com/podops-dev/podops/apis/kvstore/v1"
 	"github.com/podops-dev/podops/pkg/text"
 )
@@ -271,6 +272,11 @@ func (p *planner) mayOperate(ordinal int32, operation Operation) bool {
 	}
 	if !exists || m.terminating() {
 		p.progress = progress{kvstorev1.ReasonWaitingForReplicas, "pod " + PodName(p.Cluster.Name, ordinal) + " does not exist"}
+		return false
+	}
+	if !appsv1alpha1.IsControlled(m.Pod.Labels) {
+		p.progress = progress{kvstorev1.ReasonWaitingForPermission,
+			fmt.Sprintf("pod %s lacks the label %s=%s", m.Pod.Name, appsv1alpha1.ControlLabelKey, appsv1alpha1.ControlLabelValue)}
 		return false
 	}
 	permission := m.Permissions[operation]
