@@ -167,7 +167,7 @@ func (in *inspection) webhookNoAnswer() []Finding {
 
 func (in *inspection) managerNoLeader() []Finding {
 	finding := Finding{
-		Level: LevelError, Object: object("lease", in.Manager.Namespace, "podops-controller-manager"), Remedy: in.logs(),
+		Level: LevelError, Object: object("lease", in.Manager.Namespace, appsv1alpha1.ManagerName), Remedy: in.logs(),
 	}
 	switch lease := in.Manager.Lease; {
 	case lease == nil:
@@ -185,7 +185,7 @@ func (in *inspection) managerNoLeader() []Finding {
 
 func (in *inspection) managerUnavailable() []Finding {
 	finding := Finding{
-		Level: LevelError, Object: object("deployment", in.Manager.Namespace, "podops-controller-manager"),
+		Level: LevelError, Object: object("deployment", in.Manager.Namespace, appsv1alpha1.ManagerName),
 		Remedy: fmt.Sprintf("kubectl describe pods -n %s -l app.kubernetes.io/name=podops", in.Manager.Namespace),
 	}
 	deployment := in.Manager.Deployment

@@ -246,7 +246,7 @@ func newManager(
 		HealthProbeBindAddress:        options.ProbeAddress,
 		PprofBindAddress:              options.PprofAddress,
 		LeaderElection:                options.LeaderElection,
-		LeaderElectionID:              leaderElectionID,
+		LeaderElectionID:              appsv1alpha1.ManagerName,
 		LeaderElectionNamespace:       options.Namespace,
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &options.LeaseDuration,

@@ -24,9 +24,6 @@ import (
 // defaultNamespace is the namespace of the manager in the manifests.
 const defaultNamespace = "podops-system"
 
-// leaderElectionID is the name of the lease; the manifests grant rights on it.
-const leaderElectionID = "podops-controller-manager"
-
 // Options are the flags of the manager.
 type Options struct {
 	// Namespace holds the certificate secret, the webhook service and the lease.

@@ -12,16 +12,12 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/trafficadapter"
 )
 
-const (
-	// leaseName is the name of the Lease of the manager.
-	leaseName = managerDeployment
-
-	// renewPatience is how long an unchanged Lease counts as held: a leader renews it every 2 s.
-	renewPatience = 6 * time.Second
-)
+// renewPatience is how long an unchanged Lease counts as held: a leader renews it every 2 s.
+const renewPatience = 6 * time.Second
 
 // ErrManagerOutside reports a manager that runs outside of the cluster: it would undo what Run does.
 var ErrManagerOutside = errors.New("a manager outside of the cluster leads")
@@ -30,9 +26,9 @@ var ErrManagerOutside = errors.New("a manager outside of the cluster leads")
 // renewed all the same. It runs before anything is changed.
 func (r *runner) findManagerOutside(ctx context.Context) error {
 	var deployment appsv1.Deployment
-	err := r.client.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: managerDeployment}, &deployment)
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: appsv1alpha1.ManagerName}, &deployment)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading deployment %s: %w", managerDeployment, err)
+		return fmt.Errorf("reading deployment %s: %w", appsv1alpha1.ManagerName, err)
 	}
 	if err == nil && (ptr.Deref(deployment.Spec.Replicas, 1) > 0 || deployment.Status.Replicas > 0) {
 		return nil
@@ -56,7 +52,7 @@ func (r *runner) expectNoLeader(ctx context.Context) error {
 		}
 		holder := ptr.Deref(lease.Spec.HolderIdentity, "")
 		if holder != "" && !lease.Spec.RenewTime.Equal(first.Spec.RenewTime) {
-			return false, fmt.Errorf("%w: %s renews Lease %s/%s; end it, and repeat the command", ErrManagerOutside, holder, r.options.Namespace, leaseName)
+			return false, fmt.Errorf("%w: %s renews Lease %s/%s; end it, and repeat the command", ErrManagerOutside, holder, r.options.Namespace, appsv1alpha1.ManagerName)
 		}
 		return holder == "", nil
 	})
@@ -69,9 +65,9 @@ func (r *runner) expectNoLeader(ctx context.Context) error {
 // lease reads the Lease of the manager; a Lease without a holder if it does not exist.
 func (r *runner) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 	lease := &coordinationv1.Lease{}
-	err := r.client.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: leaseName}, lease)
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: appsv1alpha1.ManagerName}, lease)
 	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("reading Lease %s/%s: %w", r.options.Namespace, leaseName, err)
+		return nil, fmt.Errorf("reading Lease %s/%s: %w", r.options.Namespace, appsv1alpha1.ManagerName, err)
 	}
 	return lease, nil
 }

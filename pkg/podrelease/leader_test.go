@@ -13,13 +13,15 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
 // TestAManagerOutsideOfTheClusterIsFound shows what counts as a manager that Run cannot stop.
 func TestAManagerOutsideOfTheClusterIsFound(t *testing.T) {
 	deployment := func(replicas int32) *appsv1.Deployment {
 		return &appsv1.Deployment{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "podops-system", Name: managerDeployment}, Spec: appsv1.DeploymentSpec{Replicas: &replicas},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "podops-system", Name: appsv1alpha1.ManagerName}, Spec: appsv1.DeploymentSpec{Replicas: &replicas},
 		}
 	}
 	for sentence, tc := range map[string]struct {
@@ -40,7 +42,7 @@ func TestAManagerOutsideOfTheClusterIsFound(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				lease := &coordinationv1.Lease{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "podops-system", Name: leaseName},
+					ObjectMeta: metav1.ObjectMeta{Namespace: "podops-system", Name: appsv1alpha1.ManagerName},
 					Spec: coordinationv1.LeaseSpec{
 						HolderIdentity: &tc.holder, LeaseDurationSeconds: ptr.To(int32(15)), RenewTime: &metav1.MicroTime{Time: time.Now().Add(-tc.renewed)},
 					},

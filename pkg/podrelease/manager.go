@@ -14,10 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-)
 
-// managerDeployment is the name of the Deployment in config/manager.
-const managerDeployment = "podops-controller-manager"
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
 
 // admission lists the objects of config/webhook that act on requests, bindings before the
 // policies that they bind.
@@ -51,17 +50,17 @@ func (r *runner) removeAdmission(ctx context.Context) error {
 // A cluster without that Deployment has nothing to stop.
 func (r *runner) stopManager(ctx context.Context) error {
 	var deployment appsv1.Deployment
-	err := r.client.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: managerDeployment}, &deployment)
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: appsv1alpha1.ManagerName}, &deployment)
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
 	if err != nil {
-		return fmt.Errorf("reading the selector of deployment %s: %w", managerDeployment, err)
+		return fmt.Errorf("reading the selector of deployment %s: %w", appsv1alpha1.ManagerName, err)
 	}
 	scale := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))
 	if err := r.client.Patch(ctx, &deployment, scale); err != nil {
-		return fmt.Errorf("scaling deployment %s to 0: %w", managerDeployment, err)
+		return fmt.Errorf("scaling deployment %s to 0: %w", appsv1alpha1.ManagerName, err)
 	}
 	err = wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
 		running, err := r.managerPods(ctx, selector)

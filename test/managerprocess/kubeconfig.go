@@ -12,12 +12,14 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
 // The ServiceAccount of the manager.
 const (
 	Namespace = "podops-system"
-	Account   = "podops-controller-manager"
+	Account   = appsv1alpha1.ManagerName
 )
 
 // tokenSeconds is longer than any test.

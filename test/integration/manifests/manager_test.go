@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/operator/certificates"
 	"github.com/podops-dev/podops/test/managerprocess"
 	"github.com/podops-dev/podops/test/observed"
@@ -83,7 +84,7 @@ func startManager() {
 		Metrics:                       metricsserver.Options{BindAddress: "0"},
 		Cache:                         cache.Options{ByObject: certificates.CacheByObject("podops-system")},
 		LeaderElection:                true,
-		LeaderElectionID:              "podops-controller-manager",
+		LeaderElectionID:              appsv1alpha1.ManagerName,
 		LeaderElectionNamespace:       "podops-system",
 		LeaderElectionReleaseOnCancel: true,
 		WebhookServer: webhook.NewServer(webhook.Options{

@@ -34,9 +34,6 @@ const (
 	// DefaultManagerNamespace is the namespace of the manager in the manifests.
 	DefaultManagerNamespace = "podops-system"
 
-	// managerLease is the name of the Lease of the manager.
-	managerLease = "podops-controller-manager"
-
 	// eventSource is the reporting controller of the events of PodOps.
 	eventSource = "podops"
 
@@ -97,7 +94,7 @@ func (r Reader) Snapshot(ctx context.Context, namespace string) (*clusterstate.S
 // no manager.
 func (r Reader) manager(ctx context.Context, manager *clusterstate.Manager) error {
 	var lease coordinationv1.Lease
-	err := r.Get(ctx, client.ObjectKey{Namespace: r.ManagerNamespace, Name: managerLease}, &lease)
+	err := r.Get(ctx, client.ObjectKey{Namespace: r.ManagerNamespace, Name: appsv1alpha1.ManagerName}, &lease)
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}

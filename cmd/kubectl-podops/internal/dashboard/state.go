@@ -114,13 +114,13 @@ func urgency(view rolloutview.View) int {
 func workloadsOf(snapshot *clusterstate.Snapshot) []metav1.Object {
 	controlled := map[any]bool{}
 	for _, pod := range snapshot.Pods {
-		if owner := metav1.GetControllerOf(pod); owner != nil && isControlled(pod.Labels) {
+		if owner := metav1.GetControllerOf(pod); owner != nil && appsv1alpha1.IsControlled(pod.Labels) {
 			controlled[owner.UID] = true
 		}
 	}
 	var workloads []metav1.Object
 	add := func(object metav1.Object, template *corev1.PodTemplateSpec) {
-		if controlled[object.GetUID()] || isControlled(template.Labels) {
+		if controlled[object.GetUID()] || appsv1alpha1.IsControlled(template.Labels) {
 			workloads = append(workloads, object)
 		}
 	}
@@ -139,8 +139,4 @@ func workloadsOf(snapshot *clusterstate.Snapshot) []metav1.Object {
 		}
 	}
 	return workloads
-}
-
-func isControlled(labels map[string]string) bool {
-	return labels[appsv1alpha1.ControlLabelKey] == appsv1alpha1.ControlLabelValue
 }

@@ -28,7 +28,6 @@ import (
 
 const (
 	// The names of the manager's objects, in config.
-	managerName     = "podops-controller-manager"
 	serviceName     = "podops-webhook"
 	certificateName = "podops-webhook-certs"
 )
@@ -195,10 +194,10 @@ func (r reader) crds(ctx context.Context) error {
 
 func (r reader) manager(ctx context.Context) (err error) {
 	m := &r.snapshot.Manager
-	if m.Deployment, err = get[appsv1.Deployment](ctx, r.client, m.Namespace, managerName); err != nil {
+	if m.Deployment, err = get[appsv1.Deployment](ctx, r.client, m.Namespace, appsv1alpha1.ManagerName); err != nil {
 		return err
 	}
-	if m.Lease, err = get[coordinationv1.Lease](ctx, r.client, m.Namespace, managerName); err != nil {
+	if m.Lease, err = get[coordinationv1.Lease](ctx, r.client, m.Namespace, appsv1alpha1.ManagerName); err != nil {
 		return err
 	}
 	if m.Service, err = get[corev1.Service](ctx, r.client, m.Namespace, serviceName); err != nil {
