@@ -186,13 +186,16 @@ func (p *Pod) typeOf(id string) string {
 	return value
 }
 
-// recorded returns the ids of which labels record when they began, sorted.
+// recorded returns the ids of which labels record when they began, sorted: at most lifecycle.MaxIDs.
 func recorded(labels map[string]string) []string {
 	if !IsRecorded(labels) {
 		return nil
 	}
 	var ids []string
 	for _, id := range lifecycle.IDs(labels) {
+		if len(ids) == lifecycle.MaxIDs {
+			break // admission does not review changes of a terminating pod
+		}
 		if value, ok := lifecycle.Value(labels, appsv1alpha1.BeganLabelPrefix, id); ok {
 			if _, isTime := lifecycle.ParseTime(value); isTime {
 				ids = append(ids, id)

@@ -266,3 +266,15 @@ func TestASampleIsAShareOfTheTraces(t *testing.T) {
 		}
 	}
 }
+
+// Admission denies more ids, but it does not review changes of a pod that is being deleted.
+func TestAPodOfManyIDsHasBoundedSpans(t *testing.T) {
+	labels := map[string]string{}
+	for i := range 10 * lifecycle.MaxIDs {
+		labels[fmt.Sprintf("%s/id-%d", appsv1alpha1.BeganLabelPrefix, i)] = "1700000000000000000"
+	}
+	pod := &tracing.Pod{Namespace: "shop", Name: "web-0", UID: "u-0", Labels: labels}
+	if got := len(tracing.Lifecycles(pod, nil, time.Unix(1_700_000_001, 0))); got != 2*lifecycle.MaxIDs {
+		t.Errorf("%d spans, want a phase and a lifecycle of %d ids", got, lifecycle.MaxIDs)
+	}
+}

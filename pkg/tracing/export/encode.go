@@ -1,6 +1,8 @@
 package export
 
 import (
+	"strings"
+
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
@@ -27,7 +29,7 @@ func encode(resource []attribute.KeyValue, spans []tracing.Span) []*tracepb.Reso
 
 func encodeSpan(span tracing.Span) *tracepb.Span {
 	encoded := &tracepb.Span{
-		TraceId: span.Trace[:], SpanId: span.ID[:], Name: span.Name, Kind: tracepb.Span_SPAN_KIND_INTERNAL,
+		TraceId: span.Trace[:], SpanId: span.ID[:], Name: valid(span.Name), Kind: tracepb.Span_SPAN_KIND_INTERNAL,
 		StartTimeUnixNano: uint64(span.Start.UnixNano()), EndTimeUnixNano: uint64(span.End.UnixNano()), //nolint:gosec // times after 1970
 		Attributes: encodeAttributes(span.Attributes), Flags: uint32(trace.FlagsSampled),
 	}
@@ -38,7 +40,7 @@ func encodeSpan(span tracing.Span) *tracepb.Span {
 		encoded.Kind = tracepb.Span_SPAN_KIND_CLIENT
 	}
 	if span.Failure != "" {
-		encoded.Status = &tracepb.Status{Code: tracepb.Status_STATUS_CODE_ERROR, Message: span.Failure}
+		encoded.Status = &tracepb.Status{Code: tracepb.Status_STATUS_CODE_ERROR, Message: valid(span.Failure)}
 	}
 	return encoded
 }
@@ -47,7 +49,7 @@ func encodeSpan(span tracing.Span) *tracepb.Span {
 func encodeAttributes(attributes []attribute.KeyValue) []*commonpb.KeyValue {
 	encoded := make([]*commonpb.KeyValue, len(attributes))
 	for i, a := range attributes {
-		value := &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: a.Value.String()}}
+		value := &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: valid(a.Value.String())}}
 		if a.Value.Type() == attribute.INT64 {
 			value.Value = &commonpb.AnyValue_IntValue{IntValue: a.Value.AsInt64()}
 		}
@@ -55,3 +57,7 @@ func encodeAttributes(attributes []attribute.KeyValue) []*commonpb.KeyValue {
 	}
 	return encoded
 }
+
+// valid returns a text as UTF-8: a request with any other text cannot be encoded, and its spans of all namespaces
+// would be lost.
+func valid(text string) string { return strings.ToValidUTF8(text, "\ufffd") }

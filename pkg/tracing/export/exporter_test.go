@@ -179,6 +179,27 @@ func TestSpansReachAReceiver(t *testing.T) {
 	}
 }
 
+// A message of OTLP has valid UTF-8 only. A text that is none, of one namespace, must not cost the spans of the others
+// in the request.
+func TestATextThatIsNoUTF8CostsNoSpan(t *testing.T) {
+	receiver := newReceiver(t)
+	_, metrics := newMetrics(t)
+	exporter := New(NewClient(receiver.URL+"/v1/traces"), nil, metrics, clock.RealClock{})
+	exporter.Add([]tracing.Span{
+		{Namespace: "hostile", Name: "lifecycle \xff", Failure: "\xff", Attributes: []attribute.KeyValue{attribute.String("server.address", "\xff.example")}},
+		phase("shop", "PreCheck"),
+	})
+	started(t, exporter)() // the flush sends them
+	select {
+	case request := <-receiver.requests:
+		if got := len(request.GetResourceSpans()[0].GetScopeSpans()[0].GetSpans()); got != 2 {
+			t.Errorf("received %d spans, want 2", got)
+		}
+	default:
+		t.Error("the receiver has got no span")
+	}
+}
+
 // blocked is a receiver that does not answer.
 type blocked struct{ requests atomic.Int32 }
 
