@@ -267,9 +267,12 @@ func newManager(
 // manager the fields of slimService suffice.
 func cacheOptions(options Options) cache.Options {
 	byObject := certificates.CacheByObject(options.Namespace)
+	services := cache.ByObject{Transform: boundService}
 	if options.EnableAdapters == "" {
-		byObject[&corev1.Service{}] = cache.ByObject{Transform: slimService}
+		services.Transform = slimService
 	}
+	byObject[&corev1.Service{}] = services
+	byObject[&appsv1alpha1.PodOperation{}] = cache.ByObject{Transform: slimOperation}
 	byObject[&corev1.Pod{}] = cache.ByObject{
 		Label:     controlled(),
 		Transform: slimPod,
@@ -306,13 +309,14 @@ func slimWorkload(object any) (any, error) {
 		o.SetAnnotations(nil)
 		kept := map[string]string{}
 		for _, key := range workloadAnnotations() {
-			if value, ok := all[key]; ok {
+			if value, ok := all[key]; ok && len(value) <= maxReferenceBytes {
 				kept[key] = value
 			}
 		}
 		if len(kept) > 0 {
 			o.SetAnnotations(kept)
 		}
+		boundWorkload(o)
 	}
 	switch o := object.(type) {
 	case *appsv1.ReplicaSet:
@@ -361,7 +365,7 @@ func slimDisruptionBudget(object any) (any, error) {
 }
 
 // slimService keeps the name, the deletion timestamp and the selector of a Service, and of a Service
-// under PodOps also the fields that TrafficAdapters match.
+// under PodOps also the fields that TrafficAdapters match. A cut selector selects more pods.
 func slimService(object any) (any, error) {
 	service, ok := object.(*corev1.Service)
 	if !ok {
@@ -369,6 +373,6 @@ func slimService(object any) (any, error) {
 	}
 	slim := trafficadapter.Slim(service)
 	slim.Namespace, slim.Name, slim.UID, slim.ResourceVersion = service.Namespace, service.Name, service.UID, service.ResourceVersion
-	slim.DeletionTimestamp, slim.Spec.Selector = service.DeletionTimestamp, service.Spec.Selector
+	slim.DeletionTimestamp, slim.Spec.Selector = service.DeletionTimestamp, bounded(service.Spec.Selector, maxMapBytes)
 	return slim, nil
 }

@@ -38,6 +38,9 @@ func slimPod(object any) (any, error) {
 	if containers != nil {
 		pod.Spec.Containers, pod.Status.ContainerStatuses = containers, statuses
 	}
+	if pod.Size() > maxPodBytes {
+		boundPod(pod)
+	}
 	return pod, nil
 }
 

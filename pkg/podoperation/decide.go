@@ -23,9 +23,9 @@ const (
 	// pods may not have been observed yet.
 	emptyDelay = 3 * time.Second
 
-	// queueDelay is the delay after which an operation that waits for others tries again, if it has
+	// QueueDelay is the delay after which an operation that waits for others tries again, if it has
 	// missed their end.
-	queueDelay = 10 * time.Second
+	QueueDelay = 10 * time.Second
 )
 
 // StepKind is a kind of write to a pod.
@@ -186,7 +186,7 @@ func (r *round) decideReason(d *Decision) {
 	case spec.Suspend:
 		r.reason, d.Wake = appsv1alpha1.ReasonSuspended, max(0, deadline)
 	case r.Full && !started:
-		r.reason, d.Wake = appsv1alpha1.ReasonQueued, queueDelay
+		r.reason, d.Wake = appsv1alpha1.ReasonQueued, QueueDelay
 	default:
 		r.reason, d.Wake = appsv1alpha1.ReasonInProgress, max(0, deadline)
 		if !started {

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -21,8 +20,8 @@ var errOperated = errors.New("the pod has been operated on already")
 type adapter struct {
 	operation *appsv1alpha1.PodOperation
 
-	// active are the operations of the namespace that have not ended.
-	active sets.Set[types.UID]
+	// isActive reports whether an operation of the namespace exists and has not ended. With an error it does.
+	isActive func(types.UID) bool
 
 	// record is written when the lifecycle finishes.
 	record podoperation.Record
@@ -48,7 +47,7 @@ func (a adapter) WhenBegin(pod client.Object) (bool, error) {
 	annotations := maps.Clone(pod.GetAnnotations())
 	maps.DeleteFunc(annotations, func(key, _ string) bool {
 		uid, isRecord := strings.CutPrefix(key, appsv1alpha1.PodOperationAnnotationPrefix+"/")
-		return isRecord && !a.active.Has(types.UID(uid))
+		return isRecord && !a.isActive(types.UID(uid))
 	})
 	if len(annotations) == len(pod.GetAnnotations()) {
 		return false, nil

@@ -52,7 +52,7 @@ type Reconciler struct {
 	stale   *podwriter.Versions // pods that were written to, or with which a write had a conflict
 }
 
-// New returns a Reconciler. c reads from a cache with the index replicasetpods.ControllerUIDField.
+// New returns a Reconciler. c reads from a cache with the indexes StartedField and UIDField.
 func New(c client.Client, recorder events.EventRecorder, clk clock.PassiveClock) *Reconciler {
 	return &Reconciler{client: c, recorder: recorder, clock: clk,
 		reports: reports{last: map[types.NamespacedName]time.Time{}}, stale: podwriter.NewVersions(podwriter.StaleFor)}
@@ -67,11 +67,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	active, err := r.active(ctx, operation.Namespace)
+	started, err := r.started(ctx, operation.Namespace)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	snapshot, err := r.snapshot(ctx, operation, active)
+	isFull := len(started) >= appsv1alpha1.MaxActivePodOperations
+	if isFull && staysQueued(operation) {
+		return reconcile.Result{RequeueAfter: podoperation.QueueDelay}, nil
+	}
+	snapshot, err := r.snapshot(ctx, operation, isFull)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -85,7 +89,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return r.retried(err)
 	}
-	again, err := r.carryOut(ctx, adapter{operation: operation, active: active.uids}, decision.Steps)
+	again, err := r.carryOut(ctx, adapter{operation: operation, isActive: r.isActive(ctx, operation.Namespace)}, decision.Steps)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -96,6 +100,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return r.retried(err)
 	}
 	return reconcile.Result{RequeueAfter: backoff.MinDelay(decision.Wake, backoff.MinDelay(due, again))}, nil
+}
+
+// staysQueued reports whether the status of an operation states already that it waits for others, and nothing has been
+// requested since.
+func staysQueued(operation *appsv1alpha1.PodOperation) bool {
+	return reasonOf(operation.Status) == appsv1alpha1.ReasonQueued && operation.Status.StartTime == nil &&
+		operation.Status.ObservedGeneration == operation.Generation && operation.DeletionTimestamp == nil && !operation.Spec.Cancel
 }
 
 // retried tries again after a conflict: the cache is behind. A deleted operation is not retried.

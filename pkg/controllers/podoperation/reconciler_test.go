@@ -2,17 +2,20 @@ package podoperation
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -45,6 +48,7 @@ func newFixture(t *testing.T) *fixture {
 		},
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(operation).
+		WithIndex(operation, StartedField, IndexStarted).WithIndex(operation, UIDField, IndexUID).
 		WithObjects(operation, builders.MakePod("web-0").Obj(), builders.MakePod("web-1").Obj()).Build()
 	w := &fixture{t: t, client: c, clock: clocktesting.NewFakePassiveClock(builders.Epoch), recorder: events.NewFakeRecorder(10)}
 	w.reconciler = New(c, w.recorder, w.clock)
@@ -104,5 +108,82 @@ func TestProgressIsReportedOnceASecond(t *testing.T) {
 	}
 	if len(w.recorder.Events) != 1 {
 		t.Errorf("%d events, want the start", len(w.recorder.Events))
+	}
+}
+
+// As many operations as a namespace likes may be queued, and each tries again. They must not cost the time of its pods and
+// of each other.
+func TestAQueuedOperationTriesAgainWithoutReadingPods(t *testing.T) {
+	w := newWorld(t)
+	w.clock.SetTime(builders.Epoch.Add(time.Second))
+	for i := range appsv1alpha1.MaxActivePodOperations {
+		started := metav1.NewTime(builders.Epoch)
+		other := &appsv1alpha1.PodOperation{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("other-%d", i), UID: types.UID(fmt.Sprint(i))}}
+		other.Status.StartTime = &started
+		if err := w.client.Create(t.Context(), other); err != nil {
+			t.Fatal(err)
+		}
+		other.Status.StartTime = &started
+		if err := w.client.Status().Update(t.Context(), other); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, queued := w.reconcile(); reasonOf(queued.Status) != appsv1alpha1.ReasonQueued {
+		t.Fatalf("the operation is %+v, want Queued", queued.Status)
+	}
+	w.reconciler.client = interceptor.NewClient(w.client.(client.WithWatch), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			applied := (&client.ListOptions{}).ApplyOptions(options)
+			if _, isPods := list.(*corev1.PodList); isPods || applied.FieldSelector == nil {
+				t.Errorf("a %T is read", list)
+			}
+			return c.List(ctx, list, options...)
+		},
+	})
+	if result, _ := w.reconcile(); result.RequeueAfter != podoperation.QueueDelay {
+		t.Errorf("tries again after %s, want %s", result.RequeueAfter, podoperation.QueueDelay)
+	}
+	before := &appsv1alpha1.PodOperation{}
+	if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "evict"}, before); err != nil {
+		t.Fatal(err)
+	}
+	before.Spec.Cancel = true
+	if err := w.client.Update(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	w.reconciler.client = w.client
+	if _, cancelled := w.reconcile(); cancelled.Status.CompletionTime == nil {
+		t.Errorf("a cancelled operation is %+v", cancelled.Status)
+	}
+}
+
+// Beginning a lifecycle removes the records of ended operations. A record of an operation that has not ended must stay, or
+// the pod would be operated on twice.
+func TestOnlyRecordsOfEndedOperationsAreRemoved(t *testing.T) {
+	w := newWorld(t)
+	ended := metav1.NewTime(builders.Epoch)
+	for _, name := range []string{"ended", "queued"} {
+		other := &appsv1alpha1.PodOperation{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
+		if err := w.client.Create(t.Context(), other); err != nil {
+			t.Fatal(err)
+		}
+		if name == "ended" {
+			other.Status.CompletionTime = &ended
+			if err := w.client.Status().Update(t.Context(), other); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	pod := builders.MakePod("web").Obj()
+	pod.Annotations = map[string]string{}
+	for _, uid := range []types.UID{"ended", "queued", "deleted"} {
+		pod.Annotations[podoperation.RecordKey(uid)] = "{}"
+	}
+	of := adapter{operation: &appsv1alpha1.PodOperation{ObjectMeta: metav1.ObjectMeta{Namespace: "default", UID: "op"}}, isActive: w.reconciler.isActive(t.Context(), "default")}
+	if _, err := of.WhenBegin(pod); err != nil {
+		t.Fatal(err)
+	}
+	if _, kept := pod.Annotations[podoperation.RecordKey("queued")]; !kept || len(pod.Annotations) != 1 {
+		t.Errorf("left are %v, want the record of the operation that has not ended", pod.Annotations)
 	}
 }

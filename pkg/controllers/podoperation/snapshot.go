@@ -16,12 +16,10 @@ import (
 )
 
 // snapshot reads the targets of an operation from the cache, which holds the pods under PodOps. The pods
-// are shared with the cache: every write works on a copy. active are the operations of the namespace
-// that have not ended.
-func (r *Reconciler) snapshot(ctx context.Context, operation *appsv1alpha1.PodOperation, active active) (podoperation.Snapshot, error) {
-	snapshot := podoperation.Snapshot{
-		Operation: operation, Full: active.started >= appsv1alpha1.MaxActivePodOperations, Now: r.clock.Now(),
-	}
+// are shared with the cache: every write works on a copy. isFull is whether as many operations of the
+// namespace are in progress as may be.
+func (r *Reconciler) snapshot(ctx context.Context, operation *appsv1alpha1.PodOperation, isFull bool) (podoperation.Snapshot, error) {
+	snapshot := podoperation.Snapshot{Operation: operation, Full: isFull, Now: r.clock.Now()}
 	owned, err := r.replicaSets(ctx, operation)
 	if err != nil {
 		return snapshot, err
@@ -62,28 +60,11 @@ func (r *Reconciler) replicaSets(ctx context.Context, operation *appsv1alpha1.Po
 	return owned, nil
 }
 
-// active are the operations of a namespace that have not ended.
-type active struct {
-	uids sets.Set[types.UID]
-
-	// started is the number of them that have started.
-	started int
-}
-
-func (r *Reconciler) active(ctx context.Context, namespace string) (active, error) {
-	list := &appsv1alpha1.PodOperationList{}
-	if err := r.client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return active{}, fmt.Errorf("listing operations: %w", err)
+// isActive returns a function that reports whether an operation of a namespace exists and has not ended. If that cannot
+// be read, it counts as active.
+func (r *Reconciler) isActive(ctx context.Context, namespace string) func(types.UID) bool {
+	return func(uid types.UID) bool {
+		found, err := r.byUID(ctx, namespace, uid)
+		return err != nil || len(found) > 0 && found[0].Status.CompletionTime == nil
 	}
-	found := active{uids: sets.New[types.UID]()}
-	for i := range list.Items {
-		if list.Items[i].Status.CompletionTime != nil {
-			continue
-		}
-		found.uids.Insert(list.Items[i].UID)
-		if list.Items[i].Status.StartTime != nil {
-			found.started++
-		}
-	}
-	return found, nil
 }

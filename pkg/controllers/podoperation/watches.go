@@ -2,6 +2,7 @@ package podoperation
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +31,12 @@ const gather = 50 * time.Millisecond
 
 // SetupWithManager registers the controller on the leader. workers is how many operations advance at once.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
+	for field, index := range map[string]client.IndexerFunc{StartedField: IndexStarted, UIDField: IndexUID} {
+		// Indexes are registered before the cache starts, so no context can end it.
+		if err := mgr.GetFieldIndexer().IndexField(context.Background(), &appsv1alpha1.PodOperation{}, field, index); err != nil {
+			return fmt.Errorf("indexing PodOperations: %w", err)
+		}
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("podoperation").
 		For(&appsv1alpha1.PodOperation{}, builder.WithPredicates(requested())).
@@ -79,15 +86,13 @@ func (r *Reconciler) created(ctx context.Context, e event.CreateEvent, q queue) 
 // updated wakes the operations that have a label or a record on the pod. Other operations wait for no
 // change of it.
 func (r *Reconciler) updated(ctx context.Context, e event.UpdateEvent, q queue) {
-	uids := operationsOf(e.ObjectOld).Union(operationsOf(e.ObjectNew))
-	if len(uids) == 0 {
-		return
-	}
-	r.wake(ctx, e.ObjectNew.GetNamespace(), q, func(operation *appsv1alpha1.PodOperation) bool { return uids.Has(operation.UID) })
+	r.wakeUIDs(ctx, e.ObjectNew.GetNamespace(), q, operationsOf(e.ObjectOld).Union(operationsOf(e.ObjectNew)))
 }
 
-// deleted wakes every operation: its target may have named the pod.
+// deleted wakes the operations that have a label or a record on the pod, and every operation in progress: its target may
+// have named the pod.
 func (r *Reconciler) deleted(ctx context.Context, e event.DeleteEvent, q queue) {
+	r.wakeUIDs(ctx, e.Object.GetNamespace(), q, operationsOf(e.Object))
 	r.wake(ctx, e.Object.GetNamespace(), q, func(*appsv1alpha1.PodOperation) bool { return true })
 }
 
@@ -100,8 +105,8 @@ func (r *Reconciler) evicting(ctx context.Context, e event.UpdateEvent, q queue)
 
 // ended wakes the oldest operations that have not started, when another operation has ended.
 func (r *Reconciler) ended(ctx context.Context, before, after *appsv1alpha1.PodOperation, q queue) {
-	if before.Status.CompletionTime != nil || after != nil && after.Status.CompletionTime == nil {
-		return
+	if !isStarted(before) || after != nil && after.Status.CompletionTime == nil {
+		return // it had no place
 	}
 	list := &appsv1alpha1.PodOperationList{}
 	if err := r.client.List(ctx, list, client.InNamespace(before.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -115,20 +120,33 @@ func (r *Reconciler) ended(ctx context.Context, before, after *appsv1alpha1.PodO
 	}
 }
 
-// wake adds the operations of a namespace that have started, have not ended, and fit. Others wait for no
-// pod.
+// wake adds the operations of a namespace that are in progress, and fit. Others wait for no pod.
 func (r *Reconciler) wake(ctx context.Context, namespace string, q queue, fits func(*appsv1alpha1.PodOperation) bool) {
-	list := &appsv1alpha1.PodOperationList{}
-	if err := r.client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	started, err := r.started(ctx, namespace)
+	if err != nil {
 		ctrllog.FromContext(ctx).Error(err, "Finding the operations of a namespace", "namespace", namespace)
 		return
 	}
-	for i := range list.Items {
-		operation := &list.Items[i]
-		// The finalizer is left until no lifecycle is.
-		active := operation.Status.StartTime != nil && operation.Status.CompletionTime == nil || len(operation.Finalizers) > 0
-		if active && fits(operation) {
-			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(operation)}, gather)
+	for i := range started {
+		if fits(&started[i]) {
+			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&started[i])}, gather)
+		}
+	}
+}
+
+// wakeUIDs adds the operations with these UIDs that are in progress or have a finalizer: the lifecycle of an operation
+// that has ended may be left on a pod.
+func (r *Reconciler) wakeUIDs(ctx context.Context, namespace string, q queue, uids sets.Set[types.UID]) {
+	for uid := range uids {
+		found, err := r.byUID(ctx, namespace, uid)
+		if err != nil {
+			ctrllog.FromContext(ctx).Error(err, "Finding an operation", "namespace", namespace, "operation", uid)
+			return
+		}
+		for i := range found {
+			if isStarted(&found[i]) || len(found[i].Finalizers) > 0 {
+				q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&found[i])}, gather)
+			}
 		}
 	}
 }
