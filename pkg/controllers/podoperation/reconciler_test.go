@@ -114,7 +114,7 @@ func TestProgressIsReportedOnceASecond(t *testing.T) {
 // As many operations as a namespace likes may be queued, and each tries again. They must not cost the time of its pods and
 // of each other.
 func TestAQueuedOperationTriesAgainWithoutReadingPods(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.clock.SetTime(builders.Epoch.Add(time.Second))
 	for i := range appsv1alpha1.MaxActivePodOperations {
 		started := metav1.NewTime(builders.Epoch)
@@ -160,7 +160,7 @@ func TestAQueuedOperationTriesAgainWithoutReadingPods(t *testing.T) {
 // Beginning a lifecycle removes the records of ended operations. A record of an operation that has not ended must stay, or
 // the pod would be operated on twice.
 func TestOnlyRecordsOfEndedOperationsAreRemoved(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	ended := metav1.NewTime(builders.Epoch)
 	for _, name := range []string{"ended", "queued"} {
 		other := &appsv1alpha1.PodOperation{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
