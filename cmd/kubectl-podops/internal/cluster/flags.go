@@ -93,7 +93,7 @@ func withPrefix(choices []cobra.Completion, typed string) []cobra.Completion {
 
 // names returns the names of the objects of a kind in the namespace of the kubeconfig, each after a prefix.
 func names(ctx context.Context, env *command.Environment, kind Kind, prefix string) []cobra.Completion {
-	reader, err := env.Client()
+	reader, err := env.Client(ctx)
 	if err != nil {
 		return nil
 	}

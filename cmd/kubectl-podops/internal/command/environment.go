@@ -4,12 +4,14 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/version"
@@ -55,9 +57,26 @@ func (e *Environment) REST() (*rest.Config, error) {
 	return config, nil
 }
 
-// Client returns a client of the cluster, for the types of Kubernetes and of PodOps. It reads from the API
-// server and caches nothing.
-func (e *Environment) Client() (client.WithWatch, error) {
+// Reach returns an error unless the API server answers; that the user lacks rights is an answer. The discovery of
+// a client has no context, and waits for a server that does not answer once for each kind.
+func (e *Environment) Reach(ctx context.Context) error {
+	config, err := e.REST()
+	if err != nil {
+		return err
+	}
+	var status apierrors.APIStatus
+	if _, err := e.Kubernetes(ctx); err != nil && !errors.As(err, &status) {
+		return fmt.Errorf("the API server %s does not answer: %w", config.Host, errors.Unwrap(err))
+	}
+	return nil
+}
+
+// Client returns a client of the cluster, for the types of Kubernetes and of PodOps, if the API server answers.
+// It reads from the API server and caches nothing.
+func (e *Environment) Client(ctx context.Context) (client.WithWatch, error) {
+	if err := e.Reach(ctx); err != nil {
+		return nil, err
+	}
 	config, err := e.REST()
 	if err != nil {
 		return nil, err

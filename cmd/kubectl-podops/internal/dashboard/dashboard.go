@@ -129,7 +129,7 @@ func (v *verb) run(ctx context.Context) error {
 
 // namespaces returns the namespaces to show.
 func (v *verb) namespaces(ctx context.Context) ([]string, error) {
-	reader, err := v.env.Client()
+	reader, err := v.env.Client(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -82,6 +82,9 @@ func run(cmd *cobra.Command, env *command.Environment, flags options) error {
 	if err != nil {
 		return err
 	}
+	if err := env.Reach(cmd.Context()); err != nil {
+		return err
+	}
 	c, err := connect(env)
 	if err != nil {
 		return err

@@ -92,7 +92,7 @@ func (v *verb) readFiles(paths []string, namespace string, now time.Time) (offli
 // are left out, with a note; pods must be readable.
 func (v *verb) readCluster(ctx context.Context, namespace string) (offline.Objects, error) {
 	var objects offline.Objects
-	reader, err := v.Client()
+	reader, err := v.Client(ctx)
 	if err != nil {
 		return objects, err
 	}

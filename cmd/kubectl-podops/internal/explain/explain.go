@@ -77,7 +77,7 @@ func run(ctx context.Context, env *command.Environment, flags cluster.Flags, tar
 	if flags.AllNamespaces && target.Name != "" {
 		return nil, fmt.Errorf("a name and --all-namespaces: %s", target)
 	}
-	client, err := env.Client()
+	client, err := env.Client(ctx)
 	if err != nil {
 		return nil, err
 	}

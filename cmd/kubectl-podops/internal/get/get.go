@@ -104,7 +104,7 @@ func (v *verb) complete(arguments []string) error {
 
 // once prints the present state.
 func (v *verb) once(ctx context.Context) error {
-	client, err := v.env.Client()
+	client, err := v.env.Client(ctx)
 	if err != nil {
 		return err
 	}

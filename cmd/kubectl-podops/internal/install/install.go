@@ -136,7 +136,7 @@ func connect(ctx context.Context, env *command.Environment) (client.Client, erro
 	if err := kubeversion.Check(kubernetes); err != nil {
 		return nil, err
 	}
-	return env.Client()
+	return env.Client(ctx)
 }
 
 // write writes objects as YAML documents.

@@ -65,7 +65,7 @@ func Start(ctx context.Context, env *command.Environment, o Options) (*Watch, er
 	if err != nil {
 		return nil, err
 	}
-	direct, err := env.Client()
+	direct, err := env.Client(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -45,14 +45,14 @@ func message(err error) string {
 // kubectl runs plugins.
 func Command(env *command.Environment) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "kubectl podops",
+		Use:   "kubectl-podops",
 		Short: "Show, explain, test and repair the operations of PodOps on pods",
 		Long: `Show, explain, test and repair the operations of PodOps on pods.
 
 Exit codes: 0 the command succeeded; 1 it failed (wrong arguments, no file, no API server,
 no rights); 2 it succeeded and found a failed test, an invalid rule, a misconfiguration or a
 verdict that differs.`,
-		// kubectl plugins have the name of the binary; "kubectl podops" is shown in usage lines.
+		// The name is that of the binary, for which the scripts of completion are; usage lines show "kubectl podops".
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl podops"},
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -142,7 +142,7 @@ func (v *verb) title(namespace string) string { return fmt.Sprintf("%s in %s", v
 
 // history returns the timeline that pods and events show.
 func (v *verb) history(ctx context.Context, namespace string) (timeline.Timeline, error) {
-	client, err := v.env.Client()
+	client, err := v.env.Client(ctx)
 	if err != nil {
 		return timeline.Timeline{}, err
 	}

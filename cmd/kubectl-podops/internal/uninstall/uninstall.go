@@ -96,7 +96,7 @@ func run(ctx context.Context, env *command.Environment, flags options) error {
 	}
 	ctx, stop := context.WithTimeout(ctx, flags.timeout)
 	defer stop()
-	c, err := env.Client()
+	c, err := env.Client(ctx)
 	if err != nil {
 		return err
 	}

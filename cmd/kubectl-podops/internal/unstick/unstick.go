@@ -82,7 +82,7 @@ func run(ctx context.Context, env *command.Environment, flags options, target st
 	if err != nil {
 		return err
 	}
-	c, err := env.Client()
+	c, err := env.Client(ctx)
 	if err != nil {
 		return err
 	}
