@@ -79,6 +79,8 @@ func ParseTarget(arguments []string, selector string) (Target, error) {
 	case 1:
 		before, after, found := strings.Cut(arguments[0], "/")
 		switch _, isKind := kinds()[strings.ToLower(before)]; {
+		case found && (before == "" || after == ""):
+			return Target{}, fmt.Errorf("%s: want KIND/NAME, such as deploy/web", arguments[0])
 		case found:
 			kind, target.Name = before, after
 		case isKind:
@@ -88,7 +90,8 @@ func ParseTarget(arguments []string, selector string) (Target, error) {
 		}
 	case 2:
 		kind, target.Name = arguments[0], arguments[1]
-	default:
+	}
+	if len(arguments) > 2 || strings.Contains(kind, "/") {
 		return Target{}, fmt.Errorf("more than one object: %s; select several with -l", strings.Join(arguments, " "))
 	}
 	if kind != "" {

@@ -27,6 +27,9 @@ func TestParseTarget(t *testing.T) {
 		"all pods of a selector": {selector: "app=web", want: "pod"},
 		"an unknown kind":        {arguments: []string{"job/x"}, fails: true},
 		"two names":              {arguments: []string{"pod", "a", "b"}, fails: true},
+		"two objects":            {arguments: []string{"pod/a", "pod/b"}, fails: true},
+		"a kind without a name":  {arguments: []string{"deploy/"}, fails: true},
+		"a name without a kind":  {arguments: []string{"/web"}, fails: true},
 		"a name and a selector":  {arguments: []string{"pod/a"}, selector: "app=web", fails: true},
 		"an invalid selector":    {selector: "app in", fails: true},
 	} {

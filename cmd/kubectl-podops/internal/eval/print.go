@@ -15,7 +15,7 @@ import (
 func (v *verb) print(verdicts []offline.Verdict) error {
 	document := struct {
 		Verdicts []offline.Verdict `json:"verdicts"`
-	}{Verdicts: verdicts}
+	}{Verdicts: append([]offline.Verdict{}, verdicts...)}
 	var text []byte
 	var err error
 	switch v.output {

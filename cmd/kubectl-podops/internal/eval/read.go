@@ -3,6 +3,7 @@ package eval
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,6 +25,11 @@ import (
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/cluster"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/manifests"
+)
+
+var (
+	errNoRule = errors.New("the files have no PodTransitionRule")
+	errNoPod  = errors.New("the files have no pod")
 )
 
 func byName(a, b *corev1.Pod) int {
@@ -65,6 +71,12 @@ func (v *verb) read(ctx context.Context) (objects offline.Objects, now time.Time
 		}
 		objects.Pods, objects.Owners, objects.Namespaces, objects.Budgets = given.Pods, given.Owners, given.Namespaces, given.Budgets
 		objects.Replace(offline.Objects{Rules: given.Rules, Policies: given.Policies})
+	}
+	switch {
+	case len(v.files) > 0 && len(objects.Rules) == 0:
+		return objects, now, errNoRule
+	case len(v.pods) > 0 && len(objects.Pods) == 0:
+		return objects, now, errNoPod
 	}
 	return objects, now, nil
 }

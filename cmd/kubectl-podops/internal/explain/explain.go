@@ -49,7 +49,7 @@ pods under PodOps. Objects that may not be read are named, and are no error.`,
 
   # All pods of an application that wait, as JSON.
   kubectl podops explain -l app=web -o json`,
-		Args: cobra.MaximumNArgs(2),
+		Args: cobra.ArbitraryArgs, // cluster.ParseTarget checks them
 	}
 	flags.Add(env, verb, cluster.KindPod, cluster.KindDeployment, cluster.KindStatefulSet, cluster.KindDaemonSet,
 		cluster.KindReplicaSet, cluster.KindRule)
@@ -94,7 +94,7 @@ func run(ctx context.Context, env *command.Environment, flags cluster.Flags, tar
 		}
 		found := explained(snapshot, target, env.Now())
 		if target.Name != "" && len(found) == 0 {
-			return nil, fmt.Errorf("there is no %s in namespace %s", target, namespace)
+			return nil, cluster.NotFound(snapshot, target)
 		}
 		explanations = append(explanations, found...)
 	}

@@ -58,7 +58,7 @@ environment switches colors off.`,
 
   # All StatefulSets with a label
   kubectl podops get sts -l team=data`,
-		Args: cobra.MaximumNArgs(2),
+		Args: cobra.ArbitraryArgs, // cluster.ParseTarget checks them
 		RunE: func(cmd *cobra.Command, arguments []string) error {
 			if err := v.complete(arguments); err != nil {
 				return err
@@ -96,6 +96,8 @@ func (v *verb) complete(arguments []string) error {
 		return errors.New("--until-done needs --watch")
 	case v.watch && (target.Name == "" || v.flags.AllNamespaces):
 		return errors.New("--watch needs one object, such as deploy/NAME")
+	case target.Name != "" && v.flags.AllNamespaces:
+		return fmt.Errorf("a name and --all-namespaces: %s", target)
 	case v.watch && v.output == "yaml":
 		return errors.New("--watch prints text or, with -o json, one JSON object per line")
 	}
@@ -122,7 +124,7 @@ func (v *verb) once(ctx context.Context) error {
 		for _, object := range cluster.Objects(snapshot, v.target) {
 			views = append(views, rolloutview.Of(snapshot, object, v.env.Now()))
 		}
-		if v.target.Name != "" && len(views) == 0 && !v.flags.AllNamespaces {
+		if v.target.Name != "" && len(views) == 0 {
 			return cluster.NotFound(snapshot, v.target)
 		}
 	}

@@ -4,6 +4,7 @@ package root
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -22,13 +23,35 @@ import (
 
 // Run runs the plugin with arguments, and returns its exit code.
 func Run(ctx context.Context, arguments []string, streams genericiooptions.IOStreams) int {
+	var out *output
+	if _, _, terminal := command.NewEnvironment(streams).Terminal(); !terminal {
+		out = &output{to: streams.Out}
+		streams.Out = out
+	}
 	root := Command(command.NewEnvironment(streams))
 	root.SetArgs(arguments)
 	err := root.ExecuteContext(ctx)
+	if out != nil && out.err != nil && command.ExitCode(err) != command.ExitFailed {
+		err = fmt.Errorf("writing the output: %w", out.err)
+	}
 	if text := message(err); text != "" {
 		_, _ = fmt.Fprintln(streams.ErrOut, text)
 	}
 	return command.ExitCode(err)
+}
+
+// output is the standard output of a verb, and keeps its first error: a verb whose output is lost has failed.
+type output struct {
+	to  io.Writer
+	err error
+}
+
+func (o *output) Write(text []byte) (int, error) {
+	n, err := o.to.Write(text)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
 }
 
 func message(err error) string {
@@ -61,14 +84,25 @@ verdict that differs.`,
 	root.SetOut(env.Out)
 	root.SetErr(env.ErrOut)
 	root.AddGroup(groups()...)
+	root.SetFlagErrorFunc(withHelp)
 	for group, verbs := range verbs(env) {
 		for _, verb := range verbs {
+			check := verb.Args
+			verb.Args = func(cmd *cobra.Command, arguments []string) error { return withHelp(cmd, check(cmd, arguments)) }
 			verb.GroupID = group
 			root.AddCommand(verb)
 		}
 	}
 	root.AddCommand(version.Command(env))
 	return root
+}
+
+// withHelp adds the command that prints the help of a verb to an error of its arguments.
+func withHelp(verb *cobra.Command, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w; see %s --help", err, verb.CommandPath())
 }
 
 // The groups of verbs by the question that they answer.

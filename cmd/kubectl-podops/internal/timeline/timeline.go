@@ -72,7 +72,7 @@ version of each pod until the rollout is complete, or Ctrl-C.
 
   # How long each pod waited for its rules
   kubectl podops timeline deploy/web -o json | jq '.pods[] | {name, phases: [.spans[] | {phase, from, to}]}'`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: cobra.ArbitraryArgs, // cluster.ParseTarget checks them
 		RunE: func(cmd *cobra.Command, arguments []string) error {
 			if err := v.complete(arguments); err != nil {
 				return err
