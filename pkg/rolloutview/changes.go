@@ -38,7 +38,7 @@ func Changes(before, after View) []Change {
 	for _, pod := range after.AllPods() {
 		old, known := was[pod.UID]
 		delete(was, pod.UID)
-		if known && old.Phase == pod.Phase && old.WaitsFor == pod.WaitsFor && sameReason(old.Withheld, pod.Withheld) {
+		if known && old.Phase == pod.Phase && SameWait(Change{Withheld: old.Withheld, WaitsFor: old.WaitsFor}, pod) {
 			continue
 		}
 		changes = append(changes, Change{
@@ -53,6 +53,11 @@ func Changes(before, after View) []Change {
 	}
 	slices.SortFunc(gone, byName)
 	return append(changes, gone...)
+}
+
+// SameWait reports whether a pod waits for the same as after a change. Numbers in messages do not count.
+func SameWait(after Change, pod Pod) bool {
+	return after.WaitsFor == pod.WaitsFor && sameReason(after.Withheld, pod.Withheld)
 }
 
 func sameReason(a, b *Withheld) bool {

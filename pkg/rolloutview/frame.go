@@ -82,6 +82,9 @@ func (r renderer) head() []Line {
 	}
 	second = append(second, Segment{Text: fmt.Sprintf(", %d updated", v.Updated)})
 	lines := []Line{first, second}
+	if v.Stale != "" {
+		lines = append([]Line{{{v.Stale, StyleProblem}}}, lines...)
+	}
 	if v.Requests != nil {
 		failed := Segment{Text: fmt.Sprintf("failed %s", thousands(v.Requests.Failed)), Style: StyleServing}
 		if v.Requests.Failed > 0 {

@@ -19,6 +19,9 @@ type View struct {
 	// Time is when the objects were read.
 	Time metav1.Time `json:"time"`
 
+	// Stale is why the objects are older than Time; empty while the API server answers.
+	Stale string `json:"stale,omitempty"`
+
 	// State is the state of the workload as a whole.
 	State State `json:"state"`
 

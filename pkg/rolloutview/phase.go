@@ -68,9 +68,11 @@ func PhaseOf(pod *corev1.Pod) (Phase, time.Time) { return phaseOf(pod, podstate.
 func phaseOf(pod *corev1.Pod, state podstate.State) (Phase, time.Time) {
 	switch state.Phase {
 	case podstate.PhaseUnavailable:
-		// The mark comes before Ready, which a kubelet reports with a precision of seconds.
+		// The mark comes before Ready, which a kubelet reports with a precision of seconds. A pod that has been
+		// unready since its creation has never been available.
 		marked, ok := lifecycle.ParseTime(pod.Labels[appsv1alpha1.ServiceAvailableLabelKey])
-		if ok && !state.Facts.ReadySince.Before(marked.Truncate(time.Second)) {
+		since := state.Facts.ReadySince
+		if ok && !since.Before(marked.Truncate(time.Second)) && !since.Equal(pod.CreationTimestamp.Time) {
 			return PhaseNotReady, state.Facts.ReadySince
 		}
 		return PhaseStarting, pod.CreationTimestamp.Time

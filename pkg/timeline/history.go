@@ -117,11 +117,13 @@ func marksOf(pod *corev1.Pod) []mark {
 			}
 		}
 	}
-	if at, ok := lifecycle.ParseTime(pod.Labels[appsv1alpha1.ServiceAvailableLabelKey]); ok {
+	phase, since := rolloutview.PhaseOf(pod)
+	// The manager writes the label when the pod may serve; its kubelet reports Ready after it.
+	if at, ok := lifecycle.ParseTime(pod.Labels[appsv1alpha1.ServiceAvailableLabelKey]); ok && phase != rolloutview.PhaseStarting {
 		marks = append(marks, mark{rolloutview.PhaseAvailable, at, "label service-available", Exact})
 	}
 	// Phases without a time of their own, and phases that conditions show.
-	switch phase, since := rolloutview.PhaseOf(pod); phase {
+	switch phase {
 	case rolloutview.PhaseTerminating:
 		marks = append(marks, mark{phase, since, "metadata.deletionTimestamp", Second})
 	case rolloutview.PhaseNotReady:

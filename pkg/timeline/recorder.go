@@ -66,6 +66,7 @@ type Recorder struct {
 type recorded struct {
 	Pod
 	version string // the last observed resourceVersion
+	begun   int    // phases, also phases that are left out
 	absent  bool   // the last list of pods did not have it
 }
 
@@ -120,6 +121,7 @@ func (r *Recorder) Observe(pod *corev1.Pod, revision string, now time.Time) {
 	switch {
 	case known == nil:
 		known = &recorded{Pod: Pod{Name: pod.Name, UID: string(pod.UID), Revision: revision, Spans: spansOf(marksOf(pod))}}
+		known.begun = len(known.Spans)
 		r.pods[pod.UID] = known
 		r.order = append(r.order, pod.UID)
 		r.bound()
@@ -188,13 +190,14 @@ func (r *Recorder) Pods() []Pod {
 func (p *Pod) last() rolloutview.Phase { return p.Spans[len(p.Spans)-1].Phase }
 
 // begin ends the last phase with the beginning of the next phase.
-func (p *Pod) begin(span Span) {
-	if n := len(p.Spans); n > 0 {
-		if span.From.Before(p.Spans[n-1].From) {
-			span.From = p.Spans[n-1].From // The clocks of two machines differ.
+func (r *recorded) begin(span Span) {
+	r.begun++
+	if n := len(r.Spans); n > 0 {
+		if span.From.Before(r.Spans[n-1].From) {
+			span.From = r.Spans[n-1].From // The clocks of two machines differ.
 		}
-		p.Spans[n-1].To = span.From
+		r.Spans[n-1].To = span.From
 	}
-	p.Spans = append(p.Spans, span)
-	p.Spans = p.Spans[max(0, len(p.Spans)-MaxSpans):]
+	r.Spans = append(r.Spans, span)
+	r.Spans = r.Spans[max(0, len(r.Spans)-MaxSpans):]
 }

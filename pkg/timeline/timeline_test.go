@@ -159,6 +159,7 @@ func TestFollow(t *testing.T) {
 	}
 	starting, available := version("web-0", rolloutview.PhaseStarting, 1), version("web-0", rolloutview.PhaseAvailable, 2)
 	unready, terminating := version("web-0", rolloutview.PhaseStarting, 3), version("web-0", rolloutview.PhaseTerminating, 4)
+	marked := labeled(version("web-0", rolloutview.PhaseStarting, 1.5), map[string]float64{appsv1alpha1.ServiceAvailableLabelKey: 2.25})
 	type step struct {
 		pods     []*corev1.Pod
 		changes  []timeline.Change
@@ -175,6 +176,13 @@ func TestFollow(t *testing.T) {
 				{pods: []*corev1.Pod{terminating}, changes: []timeline.Change{change(available, 2.25), change(unready, 3.25), change(terminating, 4.25)}, complete: true},
 			},
 			want: []string{"Starting -1m0s", "Available 2.25s", "Starting 3.25s", "Terminating 4.25s"},
+		},
+		"a kubelet that reports Ready after the label": {
+			steps: []step{
+				{pods: []*corev1.Pod{starting}, complete: true},
+				{pods: []*corev1.Pod{available}, changes: []timeline.Change{change(marked, 1.5), change(available, 2.5)}, complete: true},
+			},
+			want: []string{"Starting -1m0s", "Available 2.25s"},
 		},
 		"a list that is ahead of the changes": {
 			steps: []step{

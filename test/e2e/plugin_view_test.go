@@ -46,8 +46,11 @@ var _ = Describe("kubectl podops during a rollout", func() {
 		stop := approveOneByOne(p, before)
 		defer stop()
 		Eventually(ctx, changes).WithTimeout(3 * patience).Should(gexec.Exit(0))
-		// Phases between two snapshots are not seen.
-		Expect(string(changes.Out.Contents())).To(And(ContainSubstring("PreCheck → "), ContainSubstring("→ Gone"), ContainSubstring("Available")))
+		for _, pod := range before {
+			for _, phases := range []string{"PreCheck → Preparing", "Preparing → Operating", "Operating → Terminating", "Terminating → Gone"} {
+				Expect(string(changes.Out.Contents())).To(ContainSubstring(pod.Name + "  " + phases))
+			}
+		}
 		Expect(p.view(ctx).State).To(Equal(rolloutview.StateComplete))
 
 		By("having the phases of every pod with their times")

@@ -192,6 +192,9 @@ func (v *verb) state(ctx context.Context, watch *live.Watch, namespaces []string
 		Context: v.context, Time: metav1.NewMicroTime(now.UTC()), Phases: rolloutview.Phases(),
 		Workloads: views, Timelines: recorded.record(podsOf(snapshots, views), changes, now), Notes: notes,
 	}
+	if lost := watch.Lost(); lost != nil {
+		state.Stale = lost.Error()
+	}
 	if !v.flags.AllNamespaces {
 		state.Namespace = namespaces[0]
 	}

@@ -29,6 +29,9 @@ type State struct {
 
 	Time metav1.MicroTime `json:"time"`
 
+	// Stale is why the objects are older than Time; empty while the API server answers.
+	Stale string `json:"stale,omitempty"`
+
 	// Phases are all phases, in their order.
 	Phases []rolloutview.Phase `json:"phases"`
 

@@ -1,6 +1,7 @@
 package get
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/podops-dev/podops/pkg/rolloutview"
+	"github.com/podops-dev/podops/pkg/timeline"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/cluster"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/live"
@@ -25,6 +27,9 @@ type source interface {
 
 	// Next returns the view after the next change; views are at least drawInterval apart.
 	Next(ctx context.Context) (rolloutview.View, error)
+
+	// Changes returns the changes of pods until the last view, and whether they are complete.
+	Changes() (changes []rolloutview.Change, complete bool)
 }
 
 // watched is the source of a target in a cluster.
@@ -34,9 +39,15 @@ type watched struct {
 	namespace string
 	highest   int
 	last      time.Time
+
+	versions timeline.Changes // of pods
+	stream   timeline.Stream
+	changes  []rolloutview.Change
+	complete bool
 }
 
 func (w *watched) View(ctx context.Context) (rolloutview.View, error) {
+	versions := w.versions.Take()
 	snapshot, err := w.watch.Snapshot(ctx, w.namespace)
 	if err != nil {
 		return rolloutview.View{}, err
@@ -51,8 +62,16 @@ func (w *watched) View(ctx context.Context) (rolloutview.View, error) {
 	view := rolloutview.Of(snapshot, found, w.verb.env.Now())
 	w.highest = max(w.highest, view.Unavailable)
 	view.Highest = &w.highest
+	if lost := w.watch.Lost(); lost != nil {
+		view.Stale = lost.Error()
+	}
 	w.last = time.Now()
+	w.changes, w.complete = w.stream.Next(view, view.PodsIn(snapshot), versions)
 	return view, nil
+}
+
+func (w *watched) Changes() (changes []rolloutview.Change, complete bool) {
+	return w.changes, w.complete
 }
 
 func (w *watched) Next(ctx context.Context) (rolloutview.View, error) {
@@ -80,11 +99,13 @@ func (v *verb) follow(ctx context.Context) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	watch, err := live.Start(ctx, v.env, live.Options{ManagerNamespace: v.flags.ManagerNamespace, Namespaces: []string{namespace}})
+	views := &watched{verb: v, namespace: namespace}
+	views.watch, err = live.Start(ctx, v.env, live.Options{
+		ManagerNamespace: v.flags.ManagerNamespace, Namespaces: []string{namespace}, Changes: &views.versions,
+	})
 	if err != nil {
 		return err
 	}
-	views := &watched{verb: v, watch: watch, namespace: namespace}
 	if _, _, terminal := v.env.Terminal(); terminal && v.output == "" {
 		err = v.draw(ctx, views)
 	} else {
@@ -101,10 +122,11 @@ func (v *verb) printChanges(ctx context.Context, views source) error {
 	view, err := views.View(ctx)
 	last := rolloutview.View{}
 	for ; err == nil; view, err = views.Next(ctx) {
-		if err := v.printChange(last, view); err != nil {
+		changes, complete := views.Changes()
+		if err := v.printChanged(last, view, changes); err != nil {
 			return err
 		}
-		if v.untilDone && view.Done() {
+		if v.untilDone && view.Done() && complete {
 			return nil
 		}
 		last = view
@@ -112,8 +134,11 @@ func (v *verb) printChanges(ctx context.Context, views source) error {
 	return err
 }
 
-func (v *verb) printChange(last, view rolloutview.View) error {
-	changes := rolloutview.Changes(last, view)
+// printChanged prints the changes of pods, and of the numbers of a view.
+func (v *verb) printChanged(last, view rolloutview.View, changes []rolloutview.Change) error {
+	if view.Stale != last.Stale {
+		_, _ = fmt.Fprintf(v.env.ErrOut, "%s  %s\n", view.Time.Format(time.TimeOnly), cmp.Or(view.Stale, live.Answers))
+	}
 	for _, change := range changes {
 		line := change.String()
 		if v.output == "json" {

@@ -40,7 +40,7 @@ Completing; blocks of phases that are over or in progress are filled. The column
 the traffic of the pod: on, off, or how many of its load balancers send traffic.
 
 With --watch the view is drawn again on a terminal whenever an object changes; q or
-Ctrl-C ends it. Elsewhere, such as in a pipe, each change of a pod is one line: time, pod,
+Ctrl-C ends it. Elsewhere, such as in a pipe, each phase of a pod is one line: time, pod,
 phases and reason; with -o json it is one JSON object per line. With --until-done the watch
 ends when every pod is available and of the current revision.
 

@@ -18,19 +18,25 @@ import (
 
 // series is a source of views, one after the other. After the last one it returns an error.
 type series struct {
-	views []rolloutview.View
-	end   error
+	views       []rolloutview.View
+	before, now rolloutview.View
+	end         error
 }
 
 func (s *series) View(ctx context.Context) (rolloutview.View, error) { return s.Next(ctx) }
+
+func (s *series) Changes() (changes []rolloutview.Change, complete bool) {
+	changes = rolloutview.Changes(s.before, s.now)
+	return changes, true
+}
 
 func (s *series) Next(context.Context) (rolloutview.View, error) {
 	if len(s.views) == 0 {
 		return rolloutview.View{}, s.end
 	}
-	next := s.views[0]
+	s.before, s.now = s.now, s.views[0]
 	s.views = s.views[1:]
-	return next, nil
+	return s.now, nil
 }
 
 // viewOf returns a view of a Deployment with one pod.
@@ -145,5 +151,25 @@ func TestScreenIsDrawnByBubbletea(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "Available") {
 		t.Errorf("the last frame is missing: %q", out.String())
+	}
+}
+
+// TestALostWatchIsShown: pods of the last answer look like pods that do not change.
+func TestALostWatchIsShown(t *testing.T) {
+	views := rollout()
+	views[1].Stale = "no changes since 00:00:02: the API server does not answer the watch: connection refused"
+	s := run(t, newScreen(), viewRead{view: views[1]})
+	if content := s.View().Content; !strings.HasPrefix(content, "no changes since 00:00:02: the API server does not answer") {
+		t.Errorf("got\n%s\nwant the error in the first line", content)
+	}
+
+	v, out := newVerb(true, "")
+	if err := v.printChanges(t.Context(), &series{views: views}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"00:00:02  no changes since 00:00:02", "00:00:03  the API server answers again"} {
+		if strings.Count(out.String(), want) != 1 {
+			t.Errorf("got\n%s\nwant %q once", out.String(), want)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -31,9 +32,10 @@ const syncTimeout = 30 * time.Second
 
 // Watch has the objects of namespaces in memory. It is safe for concurrent use.
 type Watch struct {
-	reader  cluster.Reader
-	changed chan struct{}
-	ended   chan error
+	reader     cluster.Reader
+	connection *connection
+	changed    chan struct{}
+	ended      chan error
 }
 
 // watched returns the objects that a Watch has in memory: namespaced objects, and objects of the
@@ -69,6 +71,9 @@ func Start(ctx context.Context, env *command.Environment, o Options) (*Watch, er
 	if err != nil {
 		return nil, err
 	}
+	w := &Watch{changed: make(chan struct{}, 1), ended: make(chan error, 1)}
+	w.connection = &connection{now: env.Now, changed: w.notify}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return observed{next, w.connection} })
 	shared := true
 	options := cache.Options{
 		Scheme: command.Scheme(), Mapper: direct.RESTMapper(), DefaultNamespaces: map[string]cache.Config{},
@@ -81,7 +86,6 @@ func Start(ctx context.Context, env *command.Environment, o Options) (*Watch, er
 	if err != nil {
 		return nil, fmt.Errorf("making a cache: %w", err)
 	}
-	w := &Watch{changed: make(chan struct{}, 1), ended: make(chan error, 1)}
 	reader := &reader{cached: objects, direct: direct, refused: map[schema.GroupVersionKind]error{}, memory: map[string]remembered{}}
 	w.reader = cluster.Reader{Reader: reader, ManagerNamespace: o.ManagerNamespace}
 	if err := w.inform(ctx, env, reader, objects, o); err != nil {
@@ -112,6 +116,10 @@ func (w *Watch) inform(ctx context.Context, env *command.Environment, reader *re
 		if err != nil {
 			return fmt.Errorf("listing %s: %w", kind.Kind, err)
 		}
+		_, pods := object.(*corev1.Pod)
+		if refused != nil && pods {
+			return fmt.Errorf("listing pods: %w", refused)
+		}
 		if refused != nil {
 			reader.refused[kind] = refused
 			continue
@@ -121,7 +129,7 @@ func (w *Watch) inform(ctx context.Context, env *command.Environment, reader *re
 			return fmt.Errorf("watching %s: %w", kind.Kind, err)
 		}
 		record := func(any, bool) {}
-		if _, pods := object.(*corev1.Pod); pods && o.Changes != nil {
+		if pods && o.Changes != nil {
 			record = func(object any, deleted bool) {
 				if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 					object = last.Obj
@@ -156,6 +164,12 @@ func (w *Watch) notify() {
 
 // Changed receives a value after objects have changed since the last value was received.
 func (w *Watch) Changed() <-chan struct{} { return w.changed }
+
+// Answers is the text for an API server that answers again.
+const Answers = "the API server answers again"
+
+// Lost returns an error while the API server does not answer, and snapshots are as old as its last answer.
+func (w *Watch) Lost() error { return w.connection.state() }
 
 // Ended receives the error of the informers when they end: nil with the context.
 func (w *Watch) Ended() <-chan error { return w.ended }

@@ -2,6 +2,7 @@
 package timeline
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -206,7 +207,7 @@ func (v *verb) watch(ctx context.Context, namespace string) (timeline.Timeline, 
 		return timeline.Timeline{}, err
 	}
 	var recorder timeline.Recorder
-	from := v.env.Now().Add(-max(v.since, 0))
+	from, lost := v.env.Now().Add(-max(v.since, 0)), ""
 	for announced := false; ; {
 		taken := changes.Take()
 		snapshot, err := watch.Snapshot(ctx, namespace)
@@ -226,6 +227,7 @@ func (v *verb) watch(ctx context.Context, namespace string) (timeline.Timeline, 
 			announced = true
 			_, _ = fmt.Fprintf(v.env.ErrOut, "Recording %d pods until the rollout is complete; Ctrl-C ends it.\n", len(recorder.Pods()))
 		}
+		lost = v.warn(lost, watch.Lost())
 		select {
 		case <-ctx.Done():
 		case err := <-watch.Ended():
@@ -236,6 +238,18 @@ func (v *verb) watch(ctx context.Context, namespace string) (timeline.Timeline, 
 		case <-time.After(recheckInterval):
 		}
 	}
+}
+
+// warn prints that the API server does not answer the watch, or answers again. It returns the last text.
+func (v *verb) warn(last string, lost error) string {
+	text := ""
+	if lost != nil {
+		text = lost.Error()
+	}
+	if text != last {
+		_, _ = fmt.Fprintln(v.env.ErrOut, cmp.Or(text, live.Answers))
+	}
+	return text
 }
 
 // observe records a snapshot and the changes before it, and reports whether the rollout is complete and recorded.

@@ -322,10 +322,9 @@ function connect() {
     page.skew = Date.parse(page.state.time) - Date.now();
     write(byId("context"), page.state.context);
     write(byId("namespace"), page.state.namespace || "all");
-    connected("live", "live");
+    connected(page.state.stale ? "lost" : "live", page.state.stale || "live");
     render();
   });
-  events.addEventListener("problem", (event) => connected("lost", JSON.parse(event.data)));
   events.addEventListener("error", () => {
     connected("lost", "connection lost, trying again; the state is old");
     // The server that ends closes the stream for good: a new one may take its place.
