@@ -73,27 +73,11 @@ func ParseTarget(arguments []string, selector string) (Target, error) {
 		}
 		target.Selector = parsed
 	}
-	var kind string
-	switch len(arguments) {
-	case 0:
-	case 1:
-		before, after, found := strings.Cut(arguments[0], "/")
-		switch _, isKind := kinds()[strings.ToLower(before)]; {
-		case found && (before == "" || after == ""):
-			return Target{}, fmt.Errorf("%s: want KIND/NAME, such as deploy/web", arguments[0])
-		case found:
-			kind, target.Name = before, after
-		case isKind:
-			kind = before
-		default:
-			target.Name = before
-		}
-	case 2:
-		kind, target.Name = arguments[0], arguments[1]
+	kind, name, err := parts(arguments)
+	if err != nil {
+		return Target{}, err
 	}
-	if len(arguments) > 2 || strings.Contains(kind, "/") {
-		return Target{}, fmt.Errorf("more than one object: %s; select several with -l", strings.Join(arguments, " "))
-	}
+	target.Name = name
 	if kind != "" {
 		known, ok := kinds()[strings.ToLower(kind)]
 		if !ok {
@@ -105,6 +89,34 @@ func ParseTarget(arguments []string, selector string) (Target, error) {
 		return Target{}, fmt.Errorf("a name and a selector -l: %s %s", target.Name, selector)
 	}
 	return target, nil
+}
+
+// parts returns the kind and the name of arguments; both may be empty.
+func parts(arguments []string) (kind, name string, err error) {
+	several := fmt.Errorf("more than one object: %s; select several with -l", strings.Join(arguments, " "))
+	switch len(arguments) {
+	case 0:
+		return "", "", nil
+	case 1:
+	case 2:
+		if strings.Contains(arguments[0], "/") {
+			return "", "", several
+		}
+		return arguments[0], arguments[1], nil
+	default:
+		return "", "", several
+	}
+	before, after, found := strings.Cut(arguments[0], "/")
+	switch _, isKind := kinds()[strings.ToLower(before)]; {
+	case found && (before == "" || after == ""):
+		return "", "", fmt.Errorf("%s: want KIND/NAME, such as deploy/web", arguments[0])
+	case found:
+		return before, after, nil
+	case isKind:
+		return before, "", nil
+	default:
+		return "", before, nil
+	}
 }
 
 // String returns the target as a user may write it.

@@ -2,6 +2,7 @@
 package doctor
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -82,10 +83,7 @@ func run(cmd *cobra.Command, env *command.Environment, flags options) error {
 	if err != nil {
 		return err
 	}
-	if err := env.Reach(cmd.Context()); err != nil {
-		return err
-	}
-	c, err := connect(env)
+	c, err := connect(cmd.Context(), env)
 	if err != nil {
 		return err
 	}
@@ -141,8 +139,11 @@ func (o options) fails(report doctor.Report) bool {
 	}
 }
 
-// connect returns a client that also knows CustomResourceDefinitions.
-func connect(env *command.Environment) (client.Client, error) {
+// connect returns a client that also knows CustomResourceDefinitions, if the API server answers.
+func connect(ctx context.Context, env *command.Environment) (client.Client, error) {
+	if err := env.Reach(ctx); err != nil {
+		return nil, err
+	}
 	config, err := env.REST()
 	if err != nil {
 		return nil, err

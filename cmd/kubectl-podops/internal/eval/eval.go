@@ -127,8 +127,6 @@ func (v *verb) run(ctx context.Context) error {
 		return fmt.Errorf("there is no pod %q", v.pod)
 	case v.showInput:
 		return v.printInputs(observed, selected)
-	case len(verdicts) == 0:
-		_, _ = fmt.Fprintln(v.ErrOut, "No pods found.")
 	}
 	if err := v.print(verdicts); err != nil {
 		return err

@@ -13,6 +13,9 @@ import (
 
 // print prints the verdicts in the format of --output.
 func (v *verb) print(verdicts []offline.Verdict) error {
+	if len(verdicts) == 0 {
+		_, _ = fmt.Fprintln(v.ErrOut, "No pods found.")
+	}
 	document := struct {
 		Verdicts []offline.Verdict `json:"verdicts"`
 	}{Verdicts: append([]offline.Verdict{}, verdicts...)}

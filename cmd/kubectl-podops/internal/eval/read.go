@@ -72,13 +72,19 @@ func (v *verb) read(ctx context.Context) (objects offline.Objects, now time.Time
 		objects.Pods, objects.Owners, objects.Namespaces, objects.Budgets = given.Pods, given.Owners, given.Namespaces, given.Budgets
 		objects.Replace(offline.Objects{Rules: given.Rules, Policies: given.Policies})
 	}
+	return objects, now, v.check(objects)
+}
+
+// check returns an error for files without the objects that they are read for.
+func (v *verb) check(objects offline.Objects) error {
 	switch {
 	case len(v.files) > 0 && len(objects.Rules) == 0:
-		return objects, now, errNoRule
+		return errNoRule
 	case len(v.pods) > 0 && len(objects.Pods) == 0:
-		return objects, now, errNoPod
+		return errNoPod
+	default:
+		return nil
 	}
-	return objects, now, nil
 }
 
 // readFiles reads the objects of files. Pods without a status serve.
