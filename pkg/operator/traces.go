@@ -54,8 +54,41 @@ func (o *TraceOptions) url() (string, error) {
 }
 
 func (o *TraceOptions) validate() error {
-	_, err := o.url()
+	endpoint, err := o.url()
+	if endpoint != "" {
+		err = errors.Join(err, validateHeaders(os.Getenv))
+	}
 	return errors.Join(err, check(o.Sample >= 0 && o.Sample <= 1, "--otlp-traces-sample is %v, want from 0 to 1", o.Sample))
+}
+
+// validateHeaders returns an error for headers in the environment that the OTLP client cannot read. It would log their
+// text, which may have credentials; the error does not.
+func validateHeaders(getenv func(string) string) error {
+	var errs []error
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"} {
+		text := strings.TrimSpace(getenv(name))
+		if text == "" {
+			continue
+		}
+		for header := range strings.SplitSeq(text, ",") {
+			key, value, found := strings.Cut(header, "=")
+			_, err := url.PathUnescape(value)
+			if !found || err != nil || !isHeaderName(strings.TrimSpace(key)) {
+				errs = append(errs, fmt.Errorf("$%s must be <name>=<value>,... such as authorization=Bearer%%20token, "+
+					"with spaces, commas and percent signs in values escaped", name))
+				break
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// isHeaderName reports whether a text is a token of HTTP.
+func isHeaderName(text string) bool {
+	return text != "" && !strings.ContainsFunc(text, func(char rune) bool {
+		letter := 'a' <= char && char <= 'z' || 'A' <= char && char <= 'Z' || '0' <= char && char <= '9'
+		return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", char)
+	})
 }
 
 // newTracer returns the Tracer of a manager, whose spans the manager sends; nil if no traces are exported.

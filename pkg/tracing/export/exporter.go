@@ -2,7 +2,7 @@ package export
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"sync"
 	"time"
 
@@ -13,6 +13,7 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/podops-dev/podops/pkg/text"
 	"github.com/podops-dev/podops/pkg/tracing"
 )
 
@@ -30,6 +31,9 @@ const (
 
 	// flushFor bounds the requests after the manager was stopped.
 	flushFor = 2 * time.Second
+
+	// maxError bounds a logged failure, which has the body of the response.
+	maxError = 512
 
 	// reportEvery is the least time between two lines of the log about failed exports.
 	reportEvery = time.Minute
@@ -165,7 +169,7 @@ func (e *Exporter) send(ctx context.Context, log logr.Logger) bool {
 		e.metrics.dropped[dropFailed].Add(float64(len(spans)))
 		if now := e.clock.Now(); e.reported.IsZero() || now.Sub(e.reported) >= reportEvery {
 			e.reported = now
-			log.Error(fmt.Errorf("sending spans: %w", err), "Spans are lost: the OTLP receiver does not accept them", "spans", len(spans))
+			log.Error(errors.New(text.Line("sending spans: "+err.Error(), maxError)), "Spans are lost: the OTLP receiver does not accept them", "spans", len(spans))
 		}
 		return true
 	}

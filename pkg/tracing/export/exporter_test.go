@@ -8,11 +8,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
@@ -288,5 +290,23 @@ func TestTracesThatAreNotSampledAreNotExported(t *testing.T) {
 	of := tracer.Lifecycles([]rule.Request{{ID: "me", Pod: &rule.PodFact{UID: "u-0", Labels: labels}}})
 	if got := exporter.queued(); got != 0 || len(of) != 0 {
 		t.Errorf("%d spans are queued, and %d lifecycles have a trace, want none", got, len(of))
+	}
+}
+
+// refusing is a receiver that explains at length why it accepts nothing.
+type refusing struct{}
+
+func (refusing) UploadTraces(context.Context, []*tracepb.ResourceSpans) error {
+	return fmt.Errorf("body: %s\x1b[31m", strings.Repeat("no ", 1<<20))
+}
+
+func TestALoggedFailureIsBounded(t *testing.T) {
+	_, metrics := newMetrics(t)
+	exporter := New(refusing{}, nil, metrics, clock.RealClock{})
+	exporter.Add([]tracing.Span{phase("shop", "PreCheck")})
+	var logged strings.Builder
+	log := funcr.New(func(_, args string) { logged.WriteString(args) }, funcr.Options{})
+	if !exporter.send(t.Context(), log) || logged.Len() == 0 || logged.Len() > 1024 {
+		t.Errorf("%d bytes are logged, want a line", logged.Len())
 	}
 }
