@@ -75,21 +75,30 @@ func (f fleet) run(t *testing.T) observed {
 			t.Errorf("call %s was not taken", key)
 		}
 	}
-	again := make(chan int, f.rules)
-	waiting := 0
+	type turn struct {
+		at   time.Time
+		rule int
+	}
+	var turns []turn // in order of time, since all pauses are equal; goroutines of timers would count as seen
+	waiting, start := 0, time.Now()
 	for rule := range f.rules {
 		left[rule] = f.rounds
 		if f.healthy(rule % len(f.urls)) {
 			waiting++
 		}
 		// The rules start at different times, as pods do.
-		time.AfterFunc(f.pause*time.Duration(rule)/time.Duration(f.rules), func() { again <- rule })
+		turns = append(turns, turn{start.Add(f.pause * time.Duration(rule) / time.Duration(f.rules)), rule})
 	}
-	giveUp := time.After(time.Minute)
+	giveUp := time.After(3 * time.Minute)
 	for waiting > 0 {
+		var due <-chan time.Time
+		if len(turns) > 0 {
+			due = time.After(time.Until(turns[0].at))
+		}
 		select {
-		case rule := <-again:
-			submit(rule)
+		case <-due:
+			submit(turns[0].rule)
+			turns = turns[1:]
 		case result := <-results:
 			var rule, round int
 			if _, err := fmt.Sscanf(result.Call.Key, "%d/%d", &rule, &round); err != nil {
@@ -110,12 +119,7 @@ func (f fleet) run(t *testing.T) observed {
 			}
 			delete(begun, result.Call.Key)
 			seen.goroutines = max(seen.goroutines, runtime.NumGoroutine())
-			time.AfterFunc(f.pause, func() {
-				select {
-				case again <- rule:
-				case <-ctx.Done():
-				}
-			})
+			turns = append(turns, turn{time.Now().Add(f.pause), rule})
 		case <-giveUp:
 			t.Error("the healthy rules do not end")
 			return seen
