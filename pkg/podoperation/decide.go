@@ -143,7 +143,7 @@ func (r *round) observe() {
 }
 
 // count fills the counts of the status. The total never shrinks: a target that does not exist any more
-// counts as removed by the operation, or as gone.
+// counts as removed by the operation, or as gone. A name without a pod at the start is gone in any case.
 func (r *round) count(status *appsv1alpha1.PodOperationStatus) {
 	counts := map[appsv1alpha1.PodOperationState]int32{}
 	for i := range r.targets {
@@ -158,12 +158,12 @@ func (r *round) count(status *appsv1alpha1.PodOperationStatus) {
 	status.Operating, status.Completing = counts[appsv1alpha1.PodOperating], counts[appsv1alpha1.PodCompleting]
 	status.Succeeded, status.Failed = counts[appsv1alpha1.PodSucceeded], counts[appsv1alpha1.PodFailed]
 	missing := total - int32(len(r.targets))
-	status.Gone = 0
-	if Removes(r.Operation.Spec.Action) {
-		status.Succeeded += missing
-	} else {
+	if status.StartTime == nil || !Removes(r.Operation.Spec.Action) {
 		status.Gone = missing
+		return
 	}
+	status.Gone = min(status.Gone, missing)
+	status.Succeeded += missing - status.Gone
 }
 
 // decideReason starts the operation when that is due, and decides its reason.

@@ -206,6 +206,34 @@ func TestTargets(t *testing.T) {
 	}
 }
 
+// TestANameWithoutAPodIsNotCountedAsOperatedOn has a delete of two names, of which one has no pod at the start.
+func TestANameWithoutAPodIsNotCountedAsOperatedOn(t *testing.T) {
+	operation := operationOf(appsv1alpha1.ActionDelete)
+	operation.Spec.Target = appsv1alpha1.PodOperationTarget{Names: []string{"web-0", "typo"}}
+	type counts struct{ Total, Preparing, Succeeded, Gone int32 }
+	preparing := runningPod("web-0")
+	preparing.Labels[appsv1alpha1.OperatingLabelPrefix+"/"+podoperation.ID("op")] = "1"
+	for _, tc := range []struct {
+		sentence string
+		pods     []*corev1.Pod
+		want     counts
+	}{
+		{"at the start", []*corev1.Pod{runningPod("web-0")}, counts{Total: 2, Gone: 1}},
+		{"while the pod waits", []*corev1.Pod{preparing}, counts{Total: 2, Preparing: 1, Gone: 1}},
+		{"at the end", nil, counts{Total: 2, Succeeded: 1, Gone: 1}},
+	} {
+		s := decide(t, operation, nil, tc.pods).Status
+		if diff := cmp.Diff(tc.want, counts{s.Total, s.Preparing, s.Succeeded, s.Gone}); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.sentence, diff)
+		}
+		operation.Status = s
+	}
+	ready := meta.FindStatusCondition(operation.Status.Conditions, appsv1alpha1.ConditionReady)
+	if ready.Message != "1 of 2 pods have been operated on; 1 are gone" {
+		t.Errorf("%+v", ready)
+	}
+}
+
 func TestConditions(t *testing.T) {
 	for sentence, tc := range map[string]struct {
 		change                     func(*appsv1alpha1.PodOperation)

@@ -358,8 +358,8 @@ type PodOperationStatus struct {
 	// +optional
 	Failed int32 `json:"failed"`
 
-	// gone is the number of targets that do not exist any more, or never did, although the action
-	// keeps pods.
+	// gone is the number of targets that do not exist any more although the action keeps pods, and of
+	// names without a pod at the start.
 	// +optional
 	Gone int32 `json:"gone"`
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,13 +50,18 @@ type Reconciler struct {
 	clock    clock.PassiveClock
 
 	reports reports
+	starts  starts
 	stale   *podwriter.Versions // pods that were written to, or with which a write had a conflict
 }
 
 // New returns a Reconciler. c reads from a cache with the indexes StartedField and UIDField.
 func New(c client.Client, recorder events.EventRecorder, clk clock.PassiveClock) *Reconciler {
-	return &Reconciler{client: c, recorder: recorder, clock: clk,
-		reports: reports{last: map[types.NamespacedName]time.Time{}}, stale: podwriter.NewVersions(podwriter.StaleFor)}
+	return &Reconciler{
+		client: c, recorder: recorder, clock: clk,
+		reports: reports{last: map[types.NamespacedName]time.Time{}},
+		starts:  starts{byNamespace: map[string]sets.Set[types.UID]{}},
+		stale:   podwriter.NewVersions(podwriter.StaleFor),
+	}
 }
 
 // Reconcile advances an operation as far as its pods allow.
@@ -67,11 +73,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	started, err := r.started(ctx, operation.Namespace)
+	isFull, err := r.isFull(ctx, operation)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	isFull := len(started) >= appsv1alpha1.MaxActivePodOperations
 	if isFull && staysQueued(operation) {
 		return reconcile.Result{RequeueAfter: podoperation.QueueDelay}, nil
 	}
@@ -80,6 +85,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	decision := podoperation.Decide(snapshot)
+	if decision.Status.StartTime == nil {
+		r.starts.release(operation)
+	}
 	if decision.Protect {
 		if err := r.protect(ctx, operation, true); err != nil {
 			return r.retried(err)

@@ -26,7 +26,7 @@ import (
 // fixture is an operation that evicts two pods, and its reconciler.
 type fixture struct {
 	t          *testing.T
-	client     client.Client
+	client     client.WithWatch
 	clock      *clocktesting.FakePassiveClock
 	reconciler *Reconciler
 	recorder   *events.FakeRecorder
@@ -50,7 +50,7 @@ func newFixture(t *testing.T) *fixture {
 	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(operation).
 		WithIndex(operation, StartedField, IndexStarted).WithIndex(operation, UIDField, IndexUID).
 		WithObjects(operation, builders.MakePod("web-0").Obj(), builders.MakePod("web-1").Obj()).Build()
-	w := &fixture{t: t, client: c, clock: clocktesting.NewFakePassiveClock(builders.Epoch), recorder: events.NewFakeRecorder(10)}
+	w := &fixture{t: t, client: c, clock: clocktesting.NewFakePassiveClock(builders.Epoch), recorder: events.NewFakeRecorder(100)}
 	w.reconciler = New(c, w.recorder, w.clock)
 	return w
 }
@@ -131,7 +131,7 @@ func TestAQueuedOperationTriesAgainWithoutReadingPods(t *testing.T) {
 	if _, queued := w.reconcile(); reasonOf(queued.Status) != appsv1alpha1.ReasonQueued {
 		t.Fatalf("the operation is %+v, want Queued", queued.Status)
 	}
-	w.reconciler.client = interceptor.NewClient(w.client.(client.WithWatch), interceptor.Funcs{
+	w.reconciler.client = interceptor.NewClient(w.client, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			applied := (&client.ListOptions{}).ApplyOptions(options)
 			if _, isPods := list.(*corev1.PodList); isPods || applied.FieldSelector == nil {
@@ -185,5 +185,98 @@ func TestOnlyRecordsOfEndedOperationsAreRemoved(t *testing.T) {
 	}
 	if _, kept := pod.Annotations[podoperation.RecordKey("queued")]; !kept || len(pod.Annotations) != 1 {
 		t.Errorf("left are %v, want the record of the operation that has not ended", pod.Annotations)
+	}
+}
+
+// TestACacheThatIsBehindStartsNoMoreOperationsThanMayBeInProgress has more operations than may be in progress, whose start
+// the cache does not show.
+func TestACacheThatIsBehindStartsNoMoreOperationsThanMayBeInProgress(t *testing.T) {
+	w := newFixture(t)
+	w.clock.SetTime(builders.Epoch.Add(time.Minute))
+	stale := &appsv1alpha1.PodOperationList{}
+	for i := range appsv1alpha1.MaxActivePodOperations + 4 {
+		operation := &appsv1alpha1.PodOperation{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "default", Name: fmt.Sprint("restart-", i), UID: types.UID(fmt.Sprint(i)), CreationTimestamp: metav1.NewTime(builders.Epoch),
+			},
+			Spec: appsv1alpha1.PodOperationSpec{
+				Target: appsv1alpha1.PodOperationTarget{Names: []string{"web-0"}}, Action: appsv1alpha1.PodOperationAction{Type: appsv1alpha1.ActionRestart},
+			},
+		}
+		if err := w.client.Create(t.Context(), operation); err != nil {
+			t.Fatal(err)
+		}
+		stale.Items = append(stale.Items, *operation)
+	}
+	w.reconciler.client = interceptor.NewClient(w.client, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			operations, ok := list.(*appsv1alpha1.PodOperationList)
+			if !ok {
+				return c.List(ctx, list, options...)
+			}
+			fields := (&client.ListOptions{}).ApplyOptions(options).FieldSelector
+			for i := range stale.Items {
+				if uid, byUID := fields.RequiresExactMatch(UIDField); byUID && uid == string(stale.Items[i].UID) {
+					operations.Items = append(operations.Items, stale.Items[i])
+				}
+			}
+			return nil
+		},
+	})
+	reconcileAll := func() {
+		t.Helper()
+		for i := range stale.Items {
+			if _, err := w.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&stale.Items[i])}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	wantStarted := func(want int) {
+		t.Helper()
+		var stored appsv1alpha1.PodOperationList
+		if err := w.client.List(t.Context(), &stored); err != nil {
+			t.Fatal(err)
+		}
+		started := 0
+		for i := range stored.Items {
+			if stored.Items[i].Status.StartTime != nil {
+				started++
+			}
+		}
+		if started != want {
+			t.Errorf("%d operations are in progress, want %d", started, want)
+		}
+	}
+	reconcileAll()
+	wantStarted(appsv1alpha1.MaxActivePodOperations)
+
+	// Two of them end, and the cache shows that.
+	stale.Items = stale.Items[2:]
+	reconcileAll()
+	wantStarted(appsv1alpha1.MaxActivePodOperations + 2)
+}
+
+func TestASuspendedOperationDoesNotCountAsInProgress(t *testing.T) {
+	w := newFixture(t)
+	w.clock.SetTime(builders.Epoch.Add(time.Minute))
+	for i := range appsv1alpha1.MaxActivePodOperations {
+		suspended := &appsv1alpha1.PodOperation{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "default", Name: fmt.Sprint("restart-", i), UID: types.UID(fmt.Sprint(i)), CreationTimestamp: metav1.NewTime(builders.Epoch),
+			},
+			Spec: appsv1alpha1.PodOperationSpec{
+				Target: appsv1alpha1.PodOperationTarget{Names: []string{"web-0"}}, Action: appsv1alpha1.PodOperationAction{Type: appsv1alpha1.ActionRestart},
+				Suspend: true,
+			},
+		}
+		if err := w.client.Create(t.Context(), suspended); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(suspended)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, started := w.reconcile(); started.Status.StartTime == nil {
+		t.Errorf("%+v", started.Status)
 	}
 }
