@@ -49,8 +49,7 @@ func NewSelector(operation *appsv1alpha1.PodOperation, replicaSets sets.Set[type
 //   - the target names it.
 func (s Selector) Includes(pod *corev1.Pod) bool {
 	return has(pod, appsv1alpha1.OperatingLabelPrefix, ID(s.operation.UID)) ||
-		!isEnded(pod) && !s.operation.CreationTimestamp.Before(&pod.CreationTimestamp) && s.names.Has(pod.Name) ||
-		!isEnded(pod) && !s.operation.CreationTimestamp.Before(&pod.CreationTimestamp) && s.selects(pod)
+		!isEnded(pod) && !s.operation.CreationTimestamp.Before(&pod.CreationTimestamp) && (s.names.Has(pod.Name) || s.selects(pod))
 }
 
 func (s Selector) selects(pod *corev1.Pod) bool {

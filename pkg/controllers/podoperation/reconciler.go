@@ -6,7 +6,6 @@ package podoperation
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -89,7 +89,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		r.starts.release(operation)
 	}
 	if decision.Protect {
-		if err := r.protect(ctx, operation, true); err != nil {
+		if err := r.changeFinalizer(ctx, operation, controllerutil.AddFinalizer); err != nil {
 			return r.retried(err)
 		}
 	}
@@ -125,14 +125,10 @@ func (r *Reconciler) retried(err error) (reconcile.Result, error) {
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }
 
-// protect adds the finalizer, or removes it. It leaves the resourceVersion of operation as it is
-// stored.
-func (r *Reconciler) protect(ctx context.Context, operation *appsv1alpha1.PodOperation, on bool) error {
+// changeFinalizer writes the finalizer as change leaves it. Then operation has the resourceVersion that is stored.
+func (r *Reconciler) changeFinalizer(ctx context.Context, operation *appsv1alpha1.PodOperation, change func(client.Object, string) bool) error {
 	before := operation.DeepCopy()
-	operation.Finalizers = slices.DeleteFunc(slices.Clone(operation.Finalizers), func(name string) bool { return name == appsv1alpha1.PodOperationFinalizer })
-	if on {
-		operation.Finalizers = append(operation.Finalizers, appsv1alpha1.PodOperationFinalizer)
-	}
+	change(operation, appsv1alpha1.PodOperationFinalizer)
 	if err := r.client.Patch(ctx, operation, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("writing the finalizer: %w", err)
 	}
@@ -166,7 +162,7 @@ func (r *Reconciler) report(ctx context.Context, operation *appsv1alpha1.PodOper
 // when its time has come.
 func (r *Reconciler) end(ctx context.Context, operation *appsv1alpha1.PodOperation, decision podoperation.Decision) error {
 	if decision.Release {
-		if err := r.protect(ctx, operation, false); err != nil {
+		if err := r.changeFinalizer(ctx, operation, controllerutil.RemoveFinalizer); err != nil {
 			return err
 		}
 	}
