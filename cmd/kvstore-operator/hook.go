@@ -65,8 +65,9 @@ func (o *hookOptions) register(mgr manager.Manager, namespace string, leadership
 	if err != nil {
 		return err
 	}
+	served := certificates.NewServing(clock.RealClock{})
 	certs, err := certificates.New(mgr.GetClient(), mgr.GetAPIReader(), clock.RealClock{}, certificates.Options{
-		Namespace: namespace, Secret: hookSecret, Service: hookService, WebhookURL: o.url,
+		Namespace: namespace, Secret: hookSecret, Service: hookService, WebhookURL: o.url, Serving: served,
 		Publisher: rulePublisher{mgr.GetClient(), url},
 	})
 	if err != nil {
@@ -80,7 +81,7 @@ func (o *hookOptions) register(mgr manager.Manager, namespace string, leadership
 		return fmt.Errorf("registering the metrics of the hook: %w", err)
 	}
 	server, err := webhookserver.New(webhookserver.Options{
-		Address: o.address, ConfigureTLS: certs.ConfigureTLS, Limits: limits(), Metrics: measured,
+		Address: o.address, ConfigureTLS: served.ConfigureTLS, Limits: limits(), Metrics: measured,
 	})
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ import (
 func newEngine(
 	mgr manager.Manager, options Options, modules *sandbox.Sandbox, traces *export.Tracer, measured *decisionlog.Metrics,
 ) (*opa.Engine, *decisionlog.Writer, error) {
-	engine := opa.Options{
+	engineOptions := opa.Options{
 		Timeout: options.EvaluationTimeout, CustomTimeout: options.PolicyTimeout, Precompile: modules.Precompile,
 		Memory: engineBytes(memoryLimit()), Concurrency: evaluations(memoryLimit(), runtime.GOMAXPROCS(0)),
 	}
@@ -32,21 +32,21 @@ func newEngine(
 		if err != nil {
 			return nil, nil, fmt.Errorf("--decision-log-mask: %w", err)
 		}
-		settings := decisionlog.Options{Sample: options.DecisionLogSample, Masks: masks, Metrics: measured}
+		logOptions := decisionlog.Options{Sample: options.DecisionLogSample, Masks: masks, Metrics: measured}
 		if traces != nil {
-			settings.Tracer = traces
+			logOptions.Tracer = traces
 		}
-		log = decisionlog.New(settings, clock.RealClock{})
-		engine.Observe = log.Observe
+		log = decisionlog.New(logOptions, clock.RealClock{})
+		engineOptions.Observe = log.Observe
 		if err := mgr.Add(decisionLogFile{log: log, path: options.DecisionLog}); err != nil {
 			return nil, nil, fmt.Errorf("adding the decision log: %w", err)
 		}
 	}
-	policies, err := opa.New(engine)
+	engine, err := opa.New(engineOptions)
 	if err != nil {
 		return nil, nil, fmt.Errorf("starting the policy engine: %w", err)
 	}
-	return policies, log, nil
+	return engine, log, nil
 }
 
 // decisionLogFile appends the decision log to a file, or writes it to standard output.

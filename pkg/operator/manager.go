@@ -24,6 +24,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -87,20 +88,23 @@ func newOperator(ctx context.Context, config *rest.Config, options Options, endi
 	}
 	caches := cacheOptions(options)
 	caches.NewInformer = newInformer(index.Index, pods)
-	serving := &lateTLS{}
-	mgr, err := newManager(config, kinds, scheme, caches, options, serving, measured, ending)
+	served := certificates.NewServing(clock.RealClock{})
+	mgr, err := newManager(config, ctrl.Options{
+		Scheme: scheme, Cache: caches,
+		//nolint:forbidigo // The type of the field names the client, which is not used.
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return kinds, nil },
+	}, options, served.ConfigureTLS, measured, ending)
 	if err != nil {
 		return nil, err
 	}
 	if mgr, err = withEventQueue(mgr, server.clientset, measured.events, options.EventRate); err != nil {
 		return nil, err
 	}
-	certs, err := newCertificates(mgr, measured.certificates, options)
+	certs, err := newCertificates(mgr, served, measured.certificates, options)
 	if err != nil {
 		return nil, err
 	}
-	serving.configure = certs.ConfigureTLS
-	if err := register(mgr, server.clientset, server.identity, index, certs.Known, measured, options); err != nil {
+	if err := register(mgr, server.clientset, server.identity, index, served.Known, measured, options); err != nil {
 		return nil, err
 	}
 	if err := addChecks(ctx, mgr, certs, ending, options.webhooksAt()); err != nil {
@@ -224,36 +228,24 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// lateTLS configures the servers of webhooks and metrics with certificates that are made later.
-type lateTLS struct {
-	configure func(*tls.Config)
-}
-
+// newManager returns a manager of base, with the settings of the flags.
 func newManager(
-	config *rest.Config, kinds meta.RESTMapper, scheme *runtime.Scheme, caches cache.Options, options Options, serving *lateTLS, measured *Metrics, ending drain,
+	config *rest.Config, base ctrl.Options, options Options, configureTLS func(*tls.Config), measured *Metrics, ending drain,
 ) (manager.Manager, error) {
-	configureTLS := func(c *tls.Config) { serving.configure(c) }
 	webhooks, err := options.newWebhookServer(configureTLS, measured.server, ending)
 	if err != nil {
 		return nil, err
 	}
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme,
-		//nolint:forbidigo // The type of the field names the client, which is not used.
-		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return kinds, nil },
-		Cache:                         caches,
-		Metrics:                       options.metricsOptions(configureTLS),
-		HealthProbeBindAddress:        options.ProbeAddress,
-		PprofBindAddress:              options.PprofAddress,
-		LeaderElection:                options.LeaderElection,
-		LeaderElectionID:              appsv1alpha1.ManagerName,
-		LeaderElectionNamespace:       options.Namespace,
-		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 &options.LeaseDuration,
-		RenewDeadline:                 &options.RenewDeadline,
-		RetryPeriod:                   &options.RetryPeriod,
-		WebhookServer:                 webhooks,
-	})
+	base.Metrics = options.metricsOptions(configureTLS)
+	base.WebhookServer = webhooks
+	base.HealthProbeBindAddress = options.ProbeAddress
+	base.PprofBindAddress = options.PprofAddress
+	base.LeaderElection = options.LeaderElection
+	base.LeaderElectionID = appsv1alpha1.ManagerName
+	base.LeaderElectionNamespace = options.Namespace
+	base.LeaderElectionReleaseOnCancel = true
+	base.LeaseDuration, base.RenewDeadline, base.RetryPeriod = &options.LeaseDuration, &options.RenewDeadline, &options.RetryPeriod
+	mgr, err := ctrl.NewManager(config, base)
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)
 	}

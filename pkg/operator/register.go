@@ -46,9 +46,9 @@ import (
 // eventSource names PodOps in events.
 const eventSource = "podops"
 
-func newCertificates(mgr manager.Manager, measured *certificates.Metrics, options Options) (*certificates.Reconciler, error) {
+func newCertificates(mgr manager.Manager, served *certificates.Serving, measured *certificates.Metrics, options Options) (*certificates.Reconciler, error) {
 	certs, err := certificates.New(mgr.GetClient(), mgr.GetAPIReader(), clock.RealClock{}, certificates.Options{
-		Namespace: options.Namespace, WebhookURL: options.WebhookURL, Elected: mgr.Elected(), Metrics: measured,
+		Namespace: options.Namespace, WebhookURL: options.WebhookURL, Elected: mgr.Elected(), Serving: served, Metrics: measured,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the certificates: %w", err)
@@ -73,12 +73,12 @@ func register(
 	times.RecordBegin = traces != nil
 	writer := podwriter.New(podStatusClient{mgr.GetClient(), clientset.CoreV1().RESTClient()}, recorder, clk)
 	modules := sandbox.New(sandbox.Options{})
-	policies, decisions, err := newEngine(mgr, options, modules, traces, measured.decisions)
+	engine, decisions, err := newEngine(mgr, options, modules, traces, measured.decisions)
 	if err != nil {
 		return err
 	}
 	config := podtransitionrule.Config{
-		Engine: evaluation.EngineOf(policies), Pods: writer, Statuses: podtransitionrule.APIStatusWriter{Client: mgr.GetClient()},
+		Engine: evaluation.EngineOf(engine), Pods: writer, Statuses: podtransitionrule.APIStatusWriter{Client: mgr.GetClient()},
 		Recorder: recorder, Options: times, Clock: clk, RejectionRetry: options.RuleWebhookRejectionRetry, Prepared: decisions.Prepared,
 		Undo: podtransitionrule.APIUndoer{Client: mgr.GetClient()}, ManagerNamespace: options.Namespace,
 		Hold:    evaluation.Hold{Max: options.MaxHold, Action: appsv1alpha1.HoldAction(options.OnMaxHold)},

@@ -52,7 +52,8 @@ func (r *runner) expectNoLeader(ctx context.Context) error {
 		}
 		holder := ptr.Deref(lease.Spec.HolderIdentity, "")
 		if holder != "" && !lease.Spec.RenewTime.Equal(first.Spec.RenewTime) {
-			return false, fmt.Errorf("%w: %s renews Lease %s/%s; end it, and repeat the command", ErrManagerOutside, holder, r.options.Namespace, appsv1alpha1.ManagerName)
+			return false, fmt.Errorf("%w: %s renews Lease %s/%s; end it, and repeat the command",
+				ErrManagerOutside, holder, r.options.Namespace, appsv1alpha1.ManagerName)
 		}
 		return holder == "", nil
 	})

@@ -3,7 +3,6 @@ package certificates
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"fmt"
 	"maps"
 	"net/http"
@@ -51,6 +50,9 @@ type Options struct {
 	// cluster ("https://127.0.0.1:9443"). Empty: they reach it through the Service.
 	WebhookURL string
 
+	// Serving is filled by the Reconciler. It defaults to NewServing.
+	Serving *Serving
+
 	// Publisher defaults to that of the webhook configurations of PodOps.
 	Publisher Publisher
 
@@ -80,7 +82,7 @@ type Reconciler struct {
 	elected   <-chan struct{}
 	metrics   *Metrics
 
-	serving *serving
+	serving *Serving
 	carried carried // used by Reconcile only, which never runs twice at a time
 }
 
@@ -99,6 +101,9 @@ func New(c client.Client, apiReader client.Reader, clock clock.PassiveClock, opt
 	if err := options.Lifetimes.Validate(); err != nil {
 		return nil, fmt.Errorf("checking certificate lifetimes: %w", err)
 	}
+	if options.Serving == nil {
+		options.Serving = NewServing(clock)
+	}
 	if options.Publisher == nil {
 		options.Publisher = configurationPublisher{c, address}
 	}
@@ -112,15 +117,8 @@ func New(c client.Client, apiReader client.Reader, clock clock.PassiveClock, opt
 		publisher: options.Publisher,
 		elected:   options.Elected,
 		metrics:   options.Metrics,
-		serving:   newServing(clock),
+		serving:   options.Serving,
 	}, nil
-}
-
-// ConfigureTLS makes a server serve the present certificate. Until there is a certificate,
-// handshakes fail with ErrNotReady.
-func (r *Reconciler) ConfigureTLS(config *tls.Config) {
-	config.MinVersion = tls.VersionTLS13
-	config.GetCertificate = r.serving.getCertificate
 }
 
 // Ready implements a readiness check: it fails until a valid certificate is served and its CA

@@ -138,7 +138,7 @@ func TestReconcileFromNothing(t *testing.T) {
 	r := c.replica(interceptor.Funcs{}, Options{})
 
 	config := &tls.Config{}
-	r.ConfigureTLS(config)
+	r.serving.ConfigureTLS(config)
 	if _, err := config.GetCertificate(nil); !errors.Is(err, ErrNotReady) {
 		t.Errorf("before: want ErrNotReady, got %v", err)
 	}

@@ -17,9 +17,9 @@ import (
 // exists.
 var ErrNotReady = errors.New("no serving certificate yet")
 
-// serving contains the certificate that the server uses and the readiness probe checks.
-// It is safe for concurrent use.
-type serving struct {
+// Serving contains the certificate that servers use and the readiness probe checks. It is made before the
+// servers, which a manager starts with, and a Reconciler fills it. It is safe for concurrent use.
+type Serving struct {
 	clock clock.PassiveClock
 
 	mu sync.RWMutex
@@ -32,12 +32,20 @@ type serving struct {
 	unpublished error
 }
 
-func newServing(clock clock.PassiveClock) *serving {
-	return &serving{clock: clock, unpublished: errors.New("the CAs were not published yet")}
+// NewServing returns a Serving without a certificate.
+func NewServing(clock clock.PassiveClock) *Serving {
+	return &Serving{clock: clock, unpublished: errors.New("the CAs were not published yet")}
+}
+
+// ConfigureTLS makes a server serve the present certificate. Until there is a certificate,
+// handshakes fail with ErrNotReady.
+func (s *Serving) ConfigureTLS(config *tls.Config) {
+	config.MinVersion = tls.VersionTLS13
+	config.GetCertificate = s.getCertificate
 }
 
 // show starts serving the pair of a State, and accepts its tokens.
-func (s *serving) show(state State) {
+func (s *Serving) show(state State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	pair := state.Serving
@@ -53,13 +61,13 @@ func (s *serving) show(state State) {
 }
 
 // publishedWith records the result of the last publication.
-func (s *serving) publishedWith(err error) {
+func (s *Serving) publishedWith(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unpublished = err
 }
 
-func (s *serving) getCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (s *Serving) getCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.certificate == nil {
@@ -69,7 +77,7 @@ func (s *serving) getCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 }
 
 // check fails unless the served certificate is valid now and its CA is published everywhere.
-func (s *serving) check(*http.Request) error {
+func (s *Serving) check(*http.Request) error {
 	if err := s.valid(); err != nil {
 		return err
 	}
@@ -82,7 +90,7 @@ func (s *serving) check(*http.Request) error {
 }
 
 // valid fails unless the served certificate is valid now.
-func (s *serving) valid() error {
+func (s *Serving) valid() error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.certificate == nil {

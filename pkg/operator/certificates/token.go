@@ -69,14 +69,12 @@ func seal(config *admissionregistrationv1.WebhookClientConfig, token string) {
 	}
 }
 
-// Known reports whether the path of a request ends with a token of the webhook configuration.
-func (r *Reconciler) Known(path string) bool {
+// Known reports whether the path of a request ends with a token that API servers may have.
+func (s *Serving) Known(path string) bool {
 	_, token, ok := strings.Cut(path, tokenPrefix)
-	return ok && r.serving.known(token)
-}
-
-// known reports whether API servers may have a token.
-func (s *serving) known(token string) bool {
+	if !ok {
+		return false
+	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for _, expected := range s.tokens {

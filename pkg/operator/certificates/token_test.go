@@ -73,24 +73,24 @@ func TestKnownTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Reconciler{serving: newServing(clocktesting.NewFakePassiveClock(now))}
-	if r.Known("/hold-v1-pod-delete/token-") || r.Known("/hold-v1-pod-delete") {
+	s := NewServing(clocktesting.NewFakePassiveClock(now))
+	if s.Known("/hold-v1-pod-delete/token-") || s.Known("/hold-v1-pod-delete") {
 		t.Error("a path without a token is known before there is one")
 	}
 	path := func(pair Pair) string { return withToken("/hold-v1-pod-delete", pair.token()) }
-	r.serving.show(issued)
-	if !r.Known(path(issued.Current)) || r.Known(path(other.Current)) || r.Known("/hold-v1-pod-delete/token-") || r.Known("/hold-v1-pod-delete") {
+	s.show(issued)
+	if !s.Known(path(issued.Current)) || s.Known(path(other.Current)) || s.Known("/hold-v1-pod-delete/token-") || s.Known("/hold-v1-pod-delete") {
 		t.Error("the token of the CA is not the known token")
 	}
 	rotating := issued
 	rotating.Next = other.Current
-	r.serving.show(rotating)
-	if !r.Known(path(issued.Current)) || !r.Known(path(other.Current)) {
+	s.show(rotating)
+	if !s.Known(path(issued.Current)) || !s.Known(path(other.Current)) {
 		t.Error("the tokens of the present and the next CA must be known")
 	}
 	rotated := other
-	r.serving.show(rotated)
-	if !r.Known(path(issued.Current)) || !r.Known(path(other.Current)) {
+	s.show(rotated)
+	if !s.Known(path(issued.Current)) || !s.Known(path(other.Current)) {
 		t.Error("the token that the API server still has must be known")
 	}
 	if (Pair{}).token() != "" || issued.Current.token() == other.Current.token() {

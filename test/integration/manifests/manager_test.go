@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -79,6 +80,7 @@ func startManager() {
 	port, err := strconv.Atoi(text)
 	Expect(err).NotTo(HaveOccurred())
 
+	served := certificates.NewServing(clock.RealClock{})
 	mgr, err := ctrl.NewManager(configAsManager(), ctrl.Options{
 		Scheme:                        server.scheme,
 		Metrics:                       metricsserver.Options{BindAddress: "0"},
@@ -88,11 +90,9 @@ func startManager() {
 		LeaderElectionNamespace:       "podops-system",
 		LeaderElectionReleaseOnCancel: true,
 		WebhookServer: webhook.NewServer(webhook.Options{
-			Host: "127.0.0.1",
-			Port: port,
-			TLSOpts: []func(*tls.Config){func(config *tls.Config) {
-				manager.certificates.ConfigureTLS(config)
-			}},
+			Host:    "127.0.0.1",
+			Port:    port,
+			TLSOpts: []func(*tls.Config){served.ConfigureTLS},
 		}),
 	})
 	Expect(err).NotTo(HaveOccurred())
@@ -100,6 +100,7 @@ func startManager() {
 		Namespace:  "podops-system",
 		WebhookURL: "https://" + address,
 		Elected:    mgr.Elected(),
+		Serving:    served,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(manager.certificates.SetupWithManager(mgr)).To(Succeed())
@@ -122,7 +123,7 @@ func startManager() {
 	go func() { done <- mgr.Start(ctx) }()
 	DeferCleanup(func() {
 		cancel()
-		Expect(<-done).To(Succeed())
+		Eventually(done).WithTimeout(time.Minute).Should(Receive(BeNil()))
 	})
 	Eventually(mgr.Elected()).Should(BeClosed())
 	Eventually(func() error { return manager.certificates.Ready(nil) }).Should(Succeed())

@@ -133,7 +133,7 @@ func startManager(ctx context.Context, config *rest.Config, scheme *runtime.Sche
 	go func() { done <- mgr.Start(running) }()
 	DeferCleanup(func() {
 		cancel()
-		Expect(<-done).To(Succeed())
+		Eventually(done).WithTimeout(time.Minute).Should(Receive(BeNil()))
 	})
 	Eventually(func() error { return mgr.GetWebhookServer().StartedChecker()(nil) }).Should(Succeed())
 }

@@ -62,7 +62,7 @@ var _ = BeforeSuite(func() {
 	go func() { done <- mgr.Start(running) }()
 	DeferCleanup(func() {
 		cancel()
-		Expect(<-done).To(Succeed())
+		Eventually(done).WithTimeout(time.Minute).Should(Receive(BeNil()))
 	})
 })
 
