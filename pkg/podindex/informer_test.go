@@ -21,6 +21,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/test/await"
 	"github.com/podops-dev/podops/test/builders"
 )
 
@@ -283,11 +284,7 @@ func TestIndexIsAheadOfHandlers(t *testing.T) {
 	}
 	informed{index, informer}.await(t, server)
 	for range pods {
-		select {
-		case <-handled:
-		case <-time.After(10 * time.Second):
-			t.Fatal("handlers did not get every pod")
-		}
+		await.Receive(t, "handlers get every pod", handled)
 	}
 }
 
@@ -337,11 +334,7 @@ func TestInformerEndsBeforeTheFirstList(t *testing.T) {
 		informer.RunWithContext(ctx)
 	}()
 	cancel()
-	select {
-	case <-ended:
-	case <-time.After(10 * time.Second):
-		t.Fatal("the informer runs on")
-	}
+	await.Receive(t, "the informer ends", ended)
 }
 
 // TestInformerAndIndexFollowTheServer through any changes, seen one by one or in a new list.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -68,13 +67,8 @@ func TestGatheringDoesNotWaitForCounting(t *testing.T) {
 		_, err := registry.Gather()
 		gathered <- err
 	}()
-	select {
-	case err := <-gathered:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(10 * time.Second):
-		t.Error("gathering waits for a result that is being counted")
+	if err := await.Receive(t, "gathering does not wait for a result that is being counted", gathered); err != nil {
+		t.Error(err)
 	}
 }
 

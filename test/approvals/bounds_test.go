@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/podops-dev/podops/test/await"
 )
 
 func TestTheLogDropsTheOldestEntries(t *testing.T) {
@@ -73,7 +75,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	accepted := make(chan error)
+	accepted := make(chan error, 1)
 	accept := func() {
 		connection, err := listener.Accept()
 		if err == nil {
@@ -87,11 +89,11 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Fatal("a second Accept has returned:", err)
 	case <-time.After(50 * time.Millisecond):
 	}
-	if first.Close() != nil || <-accepted != nil {
+	if first.Close() != nil || await.Receive(t, "the second connection", accepted) != nil {
 		t.Error("the second connection is not accepted when the first is closed")
 	}
 	go accept()
-	if listener.Close() != nil || <-accepted == nil {
+	if listener.Close() != nil || await.Receive(t, "Accept returns", accepted) == nil {
 		t.Error("Accept does not return when the listener is closed")
 	}
 }

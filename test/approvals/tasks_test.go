@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/podops-dev/podops/test/approvals"
+	"github.com/podops-dev/podops/test/await"
 )
 
 // begin creates a task and returns its id.
@@ -178,7 +179,7 @@ func TestCloseCancelsHangingRequests(t *testing.T) {
 	var clients sync.WaitGroup
 	for _, path := range []string{"/hang", "/approve?after=10m"} {
 		clients.Go(func() { d.post(path, path, "a") })
-		<-arrived
+		await.Receive(t, "the request arrives", arrived)
 	}
 	ending, cut := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cut()

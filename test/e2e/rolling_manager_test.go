@@ -59,7 +59,7 @@ var _ = Describe("A rolling update of the manager", func() {
 		}
 		load.close()
 
-		Expect(load.failures()).To(BeEmpty(), "every request must be answered by a manager")
+		Expect(load.failed).To(BeEmpty(), "every request must be answered by a manager")
 		Expect(load.requests.Load()).To(BeNumerically(">", 50))
 		Expect(waiting(ctx)).To(ConsistOf(held), "every deferred delete must still be deferred")
 		for _, p := range owners {
@@ -77,16 +77,18 @@ type load struct {
 	controller client.Client
 
 	requests atomic.Int64
-	failed   chan string
 	stop     context.CancelFunc
 	ended    chan struct{}
+
+	// failed are the requests without the expected answer. They are complete after close.
+	failed []string
 }
 
 // openLoad sends requests to one pod of each owner until it is closed.
 func openLoad(owners []scenario) *load {
 	GinkgoHelper()
 	ctx, stop := context.WithCancel(context.Background())
-	l := &load{controller: suiteCluster.asReplicaSetController(), failed: make(chan string, 1000), stop: stop, ended: make(chan struct{})}
+	l := &load{controller: suiteCluster.asReplicaSetController(), stop: stop, ended: make(chan struct{})}
 	DeferCleanup(l.close)
 	go func() {
 		defer GinkgoRecover()
@@ -108,24 +110,15 @@ func (l *load) round(ctx context.Context, p scenario, round int) {
 	pod := p.list(ctx)[0]
 	l.requests.Add(1)
 	if err := p.trySetLabels(ctx, pod, map[string]any{"e2e.podops.dev/round": strconv.Itoa(round)}); err != nil {
-		l.failed <- err.Error()
+		l.failed = append(l.failed, err.Error())
 	}
 	err := l.controller.Delete(ctx, pod)
 	if matches, _ := expect.BeRefused(429).Match(err); !matches {
-		l.failed <- fmt.Sprintf("the delete of %s: %v", pod.Name, err)
+		l.failed = append(l.failed, fmt.Sprintf("the delete of %s: %v", pod.Name, err))
 	}
 }
 
 func (l *load) close() {
 	l.stop()
 	<-l.ended
-}
-
-// failures returns the requests without the expected answer.
-func (l *load) failures() []string {
-	var texts []string
-	for len(l.failed) > 0 {
-		texts = append(texts, <-l.failed)
-	}
-	return texts
 }

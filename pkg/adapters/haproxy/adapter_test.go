@@ -10,6 +10,7 @@ import (
 
 	"github.com/podops-dev/podops/pkg/adapters/haproxy"
 	"github.com/podops-dev/podops/pkg/adapters/haproxy/runtimeapi"
+	"github.com/podops-dev/podops/test/await"
 )
 
 func TestARolloutUnderLoadLosesNoRequest(t *testing.T) {
@@ -70,7 +71,7 @@ func (w *harness) slow(o *origin) (ended chan string) {
 	w.t.Helper()
 	ended = make(chan string, 1)
 	go func() { ended <- send(&http.Transport{DisableKeepAlives: true}, "http://"+w.proxy.Front+"/slow") }()
-	<-o.held
+	await.Receive(w.t, "the request is with its server", o.held)
 	return ended
 }
 
@@ -93,7 +94,7 @@ func TestTrafficIsNotOffWhileARequestIsOpen(t *testing.T) {
 		}
 	}
 	origin.release()
-	if failure := <-ended; failure != "" {
+	if failure := await.Receive(t, "the request ends", ended); failure != "" {
 		t.Errorf("the request failed: %s", failure)
 	}
 	w.await("traffic is off", func(p map[string]haproxy.ServerStatus) bool { return p[podName(0)].Off })
@@ -121,7 +122,7 @@ func TestTrafficCountsAsOffAfterTheDrainTimeout(t *testing.T) {
 	w.clock.SetTime(w.clock.Now().Add(time.Second))
 	w.await("traffic counts as off", func(p map[string]haproxy.ServerStatus) bool { return p[podName(0)].Off })
 	origin.release()
-	if failure := <-ended; failure != "" {
+	if failure := await.Receive(t, "the request ends", ended); failure != "" {
 		t.Errorf("the request was cut, although its server was not removed: %s", failure)
 	}
 }
@@ -157,7 +158,7 @@ func TestEachOperationHasItsOwnDrainTimeout(t *testing.T) {
 		}
 	}
 	origin.release()
-	if failure := <-ended; failure != "" {
+	if failure := await.Receive(t, "the request ends", ended); failure != "" {
 		t.Errorf("the request failed: %s", failure)
 	}
 }
@@ -183,7 +184,7 @@ func TestARestartOfTheManagerRestartsTheDrainTimeout(t *testing.T) {
 	w.clock.SetTime(w.clock.Now().Add(drainTimeout))
 	w.await("traffic counts as off", func(p map[string]haproxy.ServerStatus) bool { return p[podName(0)].Off })
 	origin.release()
-	<-ended
+	await.Receive(t, "the request ends", ended)
 }
 
 func TestAServerIsRemovedAfterItsRequests(t *testing.T) {
@@ -203,7 +204,7 @@ func TestAServerIsRemovedAfterItsRequests(t *testing.T) {
 	}
 	w.clock.SetTime(w.clock.Now().Add(drainTimeout))
 	w.await("the server is removed, and its request cut", func(p map[string]haproxy.ServerStatus) bool { return len(p) == 0 })
-	if failure := <-ended; failure == "" {
+	if failure := await.Receive(t, "the request ends", ended); failure == "" {
 		t.Error("the request succeeded: nothing was cut, so the test does not show that the time is bounded")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/podops-dev/podops/pkg/adapters/haproxy/runtimeapi"
+	"github.com/podops-dev/podops/test/await"
 )
 
 // fakeHAProxy answers each line with the result of answer, and records the lines.
@@ -178,7 +179,7 @@ func TestFourCommandsRunAtOnceAndTheFifthWaits(t *testing.T) {
 		})
 	}
 	for range 4 {
-		<-arrived
+		await.Receive(t, "a command arrives", arrived)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

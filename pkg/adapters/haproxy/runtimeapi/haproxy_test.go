@@ -6,11 +6,13 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/podops-dev/podops/pkg/adapters/haproxy/haproxytest"
 	"github.com/podops-dev/podops/pkg/adapters/haproxy/runtimeapi"
+	"github.com/podops-dev/podops/test/await"
 )
 
 func connect(t *testing.T, text string) *runtimeapi.Client {
@@ -22,8 +24,8 @@ func connect(t *testing.T, text string) *runtimeapi.Client {
 	return runtimeapi.New(endpoint, 0)
 }
 
-// await polls until a server is as wanted.
-func await(t *testing.T, client *runtimeapi.Client, name, wanted string, is func(runtimeapi.Server) bool) runtimeapi.Server {
+// awaitServer polls until a server is as wanted.
+func awaitServer(t *testing.T, client *runtimeapi.Client, name, wanted string, is func(runtimeapi.Server) bool) runtimeapi.Server {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; {
 		servers, err := client.Servers(t.Context(), haproxytest.Backend)
@@ -39,14 +41,16 @@ func await(t *testing.T, client *runtimeapi.Client, name, wanted string, is func
 
 func TestTheLifeOfAServer(t *testing.T) {
 	proxy := haproxytest.Start(t)
-	held, release := make(chan struct{}), make(chan struct{})
+	held, released := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(released) })
 	origin := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			close(held)
-			<-release
+			<-released
 		}
 	}))
 	t.Cleanup(origin.Close)
+	t.Cleanup(release) // first, since Close waits for requests
 	for _, endpoint := range []string{"unix:" + proxy.Socket, "tcp:" + proxy.Runtime} {
 		if servers, err := connect(t, endpoint).Servers(t.Context(), haproxytest.Backend); err != nil || len(servers) != 0 {
 			t.Fatalf("servers at the start, by %s: %v, %v", endpoint, servers, err)
@@ -66,14 +70,14 @@ func TestTheLifeOfAServer(t *testing.T) {
 	if err := client.Add(ctx, "web", server); !errors.Is(err, runtimeapi.ErrExists) {
 		t.Errorf("adding twice: %v, want ErrExists", err)
 	}
-	got := await(t, client, server.Name, "in maintenance", func(s runtimeapi.Server) bool { return s.State == runtimeapi.StateMaint })
+	got := awaitServer(t, client, server.Name, "in maintenance", func(s runtimeapi.Server) bool { return s.State == runtimeapi.StateMaint })
 	if got.Address != address || got.Weight != 100 || got.Serves() {
 		t.Errorf("a server that was just added: %+v", got)
 	}
 	must("ready", client.SetState(ctx, "web", server.Name, runtimeapi.StateReady))
 	must("ready again", client.SetState(ctx, "web", server.Name, runtimeapi.StateReady))
 	must("weight", client.SetWeight(ctx, "web", server.Name, 7))
-	if got = await(t, client, server.Name, "serving", runtimeapi.Server.Serves); got.Weight != 7 {
+	if got = awaitServer(t, client, server.Name, "serving", runtimeapi.Server.Serves); got.Weight != 7 {
 		t.Errorf("weight is %d, want 7", got.Weight)
 	}
 	if err := client.Delete(ctx, "web", server.Name); !errors.Is(err, runtimeapi.ErrBusy) {
@@ -88,19 +92,19 @@ func TestTheLifeOfAServer(t *testing.T) {
 		}
 		ended <- err
 	}()
-	<-held
+	await.Receive(t, "the request is with its server", held)
 	must("draining", client.SetState(ctx, "web", server.Name, runtimeapi.StateDrain))
-	await(t, client, server.Name, "draining with a session", func(s runtimeapi.Server) bool {
+	awaitServer(t, client, server.Name, "draining with a session", func(s runtimeapi.Server) bool {
 		return s.State == runtimeapi.StateDrain && s.Sessions == 1
 	})
-	close(release)
-	must("the open request", <-ended)
-	await(t, client, server.Name, "without sessions", func(s runtimeapi.Server) bool { return s.Sessions == 0 })
+	release()
+	must("the open request", await.Receive(t, "its end", ended))
+	awaitServer(t, client, server.Name, "without sessions", func(s runtimeapi.Server) bool { return s.Sessions == 0 })
 
 	must("maintenance", client.SetState(ctx, "web", server.Name, runtimeapi.StateMaint))
 	must("moving", client.SetAddress(ctx, "web", server.Name, netip.MustParseAddrPort("[::1]:81")))
 	must("moving there again", client.SetAddress(ctx, "web", server.Name, netip.MustParseAddrPort("[::1]:81")))
-	await(t, client, server.Name, "elsewhere", func(s runtimeapi.Server) bool { return s.Address == netip.MustParseAddrPort("[::1]:81") })
+	awaitServer(t, client, server.Name, "elsewhere", func(s runtimeapi.Server) bool { return s.Address == netip.MustParseAddrPort("[::1]:81") })
 	must("deleting", client.Delete(ctx, "web", server.Name))
 	for what, err := range map[string]error{
 		"delete": client.Delete(ctx, "web", server.Name), "state": client.SetState(ctx, "web", server.Name, runtimeapi.StateMaint),
@@ -135,15 +139,15 @@ func TestAServerTakesTrafficOnceItsCheckPasses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	await(t, client, "a", "checked and found down while it drains", func(s runtimeapi.Server) bool {
+	awaitServer(t, client, "a", "checked and found down while it drains", func(s runtimeapi.Server) bool {
 		return s.Checked && !s.Running && s.State == runtimeapi.StateDrain
 	})
 	close(healthy)
-	await(t, client, "a", "checked and found up while it drains", func(s runtimeapi.Server) bool { return s.Running && s.Passed })
+	awaitServer(t, client, "a", "checked and found up while it drains", func(s runtimeapi.Server) bool { return s.Running && s.Passed })
 	if err := client.SetState(ctx, "web", "a", runtimeapi.StateReady); err != nil {
 		t.Fatal(err)
 	}
-	await(t, client, "a", "serving", runtimeapi.Server.Serves)
+	awaitServer(t, client, "a", "serving", runtimeapi.Server.Serves)
 }
 
 func TestUnknownBackendsAreAnError(t *testing.T) {

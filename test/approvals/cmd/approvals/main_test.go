@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/podops-dev/podops/test/await"
 )
 
 func TestServesUntilTheContextEnds(t *testing.T) {
@@ -23,8 +25,12 @@ func TestServesUntilTheContextEnds(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	printed, out := io.Pipe()
-	ended := make(chan error)
-	go func() { ended <- serve(ctx, o, out) }()
+	ended := make(chan error, 1)
+	go func() {
+		err := serve(ctx, o, out)
+		_ = out.CloseWithError(err) // so that no line is awaited
+		ended <- err
+	}()
 
 	lines := bufio.NewScanner(printed)
 	values := map[string]string{}
@@ -44,7 +50,7 @@ func TestServesUntilTheContextEnds(t *testing.T) {
 	}
 	answer.Body.Close()
 	stop()
-	if err := <-ended; err != nil {
+	if err := await.Receive(t, "the service ends", ended); err != nil {
 		t.Error(err)
 	}
 	log, err := os.ReadFile(filepath.Join(folder, "log"))
