@@ -7,16 +7,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/podops-dev/podops/pkg/budgetuse"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/test/builders"
+	"github.com/podops-dev/podops/test/indexed"
 	"github.com/podops-dev/podops/test/measured"
 )
 
@@ -26,9 +25,8 @@ type fixture struct {
 	registry *prometheus.Registry
 	clock    *clocktesting.FakePassiveClock
 	index    *podindex.Index
-	store    cache.ReflectorStore
 	elected  chan struct{}
-	version  int
+	*indexed.Pods
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -41,7 +39,7 @@ func newFixture(t *testing.T) *fixture {
 	metrics.Lead(f.elected)
 	f.index = podindex.NewIndex(func(string) {})
 	f.index.ObserveBudgets(metrics)
-	f.store = f.index.PodStore()
+	f.Pods = indexed.NewPods(t, f.index)
 	return f
 }
 
@@ -51,21 +49,6 @@ func leading(t *testing.T) *fixture {
 	f := newFixture(t)
 	close(f.elected)
 	return f
-}
-
-func (f *fixture) next(pod *corev1.Pod) *corev1.Pod {
-	f.version++
-	pod.ResourceVersion = fmt.Sprint(f.version)
-	return pod
-}
-
-func (f *fixture) put(pods ...*builders.PodBuilder) {
-	f.t.Helper()
-	for _, pod := range pods {
-		if err := f.store.Update(f.next(pod.Obj())); err != nil {
-			f.t.Fatal(err)
-		}
-	}
 }
 
 func (f *fixture) values() map[string]float64 {
@@ -102,20 +85,20 @@ func TestAPermitUsesABudget(t *testing.T) {
 	f := leading(t)
 	f.index.SetDisruptionBudget(web(2, 4, 4))
 	f.expectNone("without controlled pods")
-	f.put(available("a"), available("b"), available("c"), available("d"))
+	f.Put(available("a"), available("b"), available("c"), available("d"))
 	f.expect("at rest", 2, 0, 2)
-	f.put(available("a").Waiting("up", "upgrade", builders.Epoch))
+	f.Put(available("a").Waiting("up", "upgrade", builders.Epoch))
 	f.expect("a pod waits", 2, 0, 2)
-	f.put(available("a").Preparing("up", "upgrade"))
+	f.Put(available("a").Preparing("up", "upgrade"))
 	f.expect("it has its permit, and is Ready", 2, 1, 1)
-	f.put(builders.MakePod("a").Allowed("up", "upgrade"))
+	f.Put(builders.MakePod("a").Allowed("up", "upgrade"))
 	f.index.SetDisruptionBudget(web(2, 3, 4))
 	f.expect("it is operated on, and unready", 2, 1, 1)
-	f.put(builders.MakePod("b"))
+	f.Put(builders.MakePod("b"))
 	f.expect("another pod is unready by itself", 2, 1, 0)
-	f.put(builders.MakePod("c"))
+	f.Put(builders.MakePod("c"))
 	f.expect("too few pods are healthy", 2, 1, 0)
-	f.put(available("a"), available("b"), available("c"))
+	f.Put(available("a"), available("b"), available("c"))
 	f.expect("all serve again", 2, 0, 2)
 }
 
@@ -123,7 +106,7 @@ func TestAPermitUsesABudget(t *testing.T) {
 // nothing more than its numbers.
 func TestTheStatusOfAPodDisruptionBudget(t *testing.T) {
 	f := leading(t)
-	f.put(available("a"), available("b"))
+	f.Put(available("a"), available("b"))
 	f.index.SetDisruptionBudget(web(2, 2, 2))
 	f.expect("maxUnavailable 0", 0, 0, 0)
 	f.index.SetDisruptionBudget(web(1, 2, 2))
@@ -138,7 +121,7 @@ func TestTheStatusOfAPodDisruptionBudget(t *testing.T) {
 // for evaluation.SettledFor.
 func TestPodsWithoutTheControlLabel(t *testing.T) {
 	f := leading(t)
-	f.put(available("a"))
+	f.Put(available("a"))
 	f.index.SetDisruptionBudget(web(2, 3, 3))
 	f.expect("at once", 1, 0, 0)
 	f.clock.SetTime(builders.Epoch.Add(evaluation.SettledFor - time.Second))
@@ -152,13 +135,11 @@ func TestPodsWithoutTheControlLabel(t *testing.T) {
 func TestSeriesEnd(t *testing.T) {
 	f := leading(t)
 	f.index.SetDisruptionBudget(web(0, 1, 1))
-	f.put(available("a"))
+	f.Put(available("a"))
 	f.expect("with a pod", 1, 0, 1)
-	if err := f.store.Delete(f.next(available("a").Obj())); err != nil {
-		t.Fatal(err)
-	}
+	f.Remove(available("a"))
 	f.expectNone("after its last controlled pod")
-	f.put(available("a"))
+	f.Put(available("a"))
 	f.expect("with a new pod", 1, 0, 1)
 	f.index.DeleteDisruptionBudget(types.NamespacedName{Namespace: "default", Name: "web"})
 	f.expectNone("after it was deleted")
@@ -167,7 +148,7 @@ func TestSeriesEnd(t *testing.T) {
 func TestOnlyTheLeaderHasSeries(t *testing.T) {
 	f := newFixture(t)
 	f.index.SetDisruptionBudget(web(0, 1, 1))
-	f.put(available("a"))
+	f.Put(available("a"))
 	f.expectNone("on a follower")
 	close(f.elected)
 	f.expect("once it leads", 1, 0, 1)
@@ -177,7 +158,7 @@ func TestOnlyTheLeaderHasSeries(t *testing.T) {
 func TestSeriesAreBounded(t *testing.T) {
 	const bound, states = 100, 3
 	f := leading(t)
-	f.put(available("a"))
+	f.Put(available("a"))
 	named := func(i int) podindex.DisruptionBudget {
 		b := web(0, 1, 1)
 		b.Name = fmt.Sprintf("web-%d", i)
@@ -190,7 +171,7 @@ func TestSeriesAreBounded(t *testing.T) {
 		t.Errorf("%d series, want %d", got, states*bound)
 	}
 	f.index.DeleteDisruptionBudget(types.NamespacedName{Namespace: "default", Name: "web-0"})
-	f.put(builders.MakePod("a")) // which every PodDisruptionBudget counts
+	f.Put(builders.MakePod("a")) // which every PodDisruptionBudget counts
 	if got := len(f.values()); got != states*bound {
 		t.Errorf("%d series after a place became free, want %d", got, states*bound)
 	}

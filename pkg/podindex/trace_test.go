@@ -12,6 +12,7 @@ import (
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/tracing"
 	"github.com/podops-dev/podops/test/builders"
+	"github.com/podops-dev/podops/test/indexed"
 )
 
 // traced collects the changes that a Tracer gets, as text.
@@ -34,29 +35,19 @@ func shown(pod *tracing.Pod) string {
 func TestATracerGetsPodsWhoseBeginIsRecorded(t *testing.T) {
 	index, collected := podindex.NewIndex(func(string) {}), &traced{}
 	index.Trace(collected)
-	store := index.PodStore()
 	begun := func(pod *builders.PodBuilder) *builders.PodBuilder {
 		return pod.Label(appsv1alpha1.BeganLabelPrefix+"/up", "1")
 	}
 	waiting := builders.MakePod("a").Available().Waiting("up", "upgrade", builders.Epoch)
-	for i, pod := range []*builders.PodBuilder{
+	pods := indexed.NewPods(t, index)
+	pods.Put(
 		builders.MakePod("a").Available(),
 		builders.MakePod("b").Available().Waiting("up", "upgrade", builders.Epoch),
 		begun(waiting).Annotation("note", "x"),
 		begun(builders.MakePod("a").Allowed("up", "upgrade")),
 		begun(builders.MakePod("a").Allowed("up", "upgrade")).Terminating(builders.Epoch.Add(time.Minute)),
-	} {
-		object := pod.Obj()
-		object.ResourceVersion = fmt.Sprint(i + 1)
-		if err := store.Update(object); err != nil {
-			t.Fatal(err)
-		}
-	}
-	last := builders.MakePod("a").Obj()
-	last.ResourceVersion = "9"
-	if err := store.Delete(last); err != nil {
-		t.Fatal(err)
-	}
+	)
+	pods.Remove(builders.MakePod("a"))
 	want := []string{
 		`default/a of "", 0 annotations, begun , deleted 0 -> default/a of "", 1 annotations, begun 1, deleted 0`,
 		`default/a of "", 1 annotations, begun 1, deleted 0 -> default/a of "", 0 annotations, begun 1, deleted 0`,

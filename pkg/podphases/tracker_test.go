@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -16,6 +15,7 @@ import (
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/podphases"
 	"github.com/podops-dev/podops/test/builders"
+	"github.com/podops-dev/podops/test/indexed"
 	"github.com/podops-dev/podops/test/measured"
 )
 
@@ -24,9 +24,8 @@ type fixture struct {
 	t        *testing.T
 	registry *prometheus.Registry
 	clock    *clocktesting.FakePassiveClock
-	store    cache.ReflectorStore
 	elected  chan struct{}
-	version  int
+	*indexed.Pods
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -39,7 +38,7 @@ func newFixture(t *testing.T) *fixture {
 	tracker.Lead(f.elected)
 	index := podindex.NewIndex(func(string) {})
 	index.Observe(tracker)
-	f.store = index.PodStore()
+	f.Pods = indexed.NewPods(t, index)
 	return f
 }
 
@@ -49,28 +48,6 @@ func leading(t *testing.T) *fixture {
 	f := newFixture(t)
 	close(f.elected)
 	return f
-}
-
-func (f *fixture) next(pod *corev1.Pod) *corev1.Pod {
-	f.version++
-	pod.ResourceVersion = fmt.Sprint(f.version)
-	return pod
-}
-
-func (f *fixture) put(pods ...*builders.PodBuilder) {
-	f.t.Helper()
-	for _, pod := range pods {
-		if err := f.store.Update(f.next(pod.Obj())); err != nil {
-			f.t.Fatal(err)
-		}
-	}
-}
-
-func (f *fixture) remove(pod *builders.PodBuilder) {
-	f.t.Helper()
-	if err := f.store.Delete(f.next(pod.Obj())); err != nil {
-		f.t.Fatal(err)
-	}
 }
 
 func (f *fixture) expect(metric string, want map[string]float64) {
@@ -106,36 +83,36 @@ func stamped(pod *builders.PodBuilder, prefix, id string, since time.Duration) *
 
 func TestPodsAreCountedByPhaseAndNamespace(t *testing.T) {
 	f := leading(t)
-	f.put(available("a"), available("b"), waits("c", "up", 0), available("d").Namespace("shop"))
+	f.Put(available("a"), available("b"), waits("c", "up", 0), available("d").Namespace("shop"))
 	f.expect(pods, map[string]float64{
 		"namespace=default,phase=Available": 2, "namespace=default,phase=PreCheck": 1, "namespace=shop,phase=Available": 1,
 	})
-	f.put(builders.MakePod("c").Allowed("up", "upgrade"))
-	f.remove(available("d").Namespace("shop"))
+	f.Put(builders.MakePod("c").Allowed("up", "upgrade"))
+	f.Remove(available("d").Namespace("shop"))
 	f.expect(pods, map[string]float64{"namespace=default,phase=Available": 2, "namespace=default,phase=Operating": 1})
 }
 
 func TestTheOldestPodOfAPhase(t *testing.T) {
 	f := leading(t)
-	f.put(waits("young", "up", 50*time.Second), waits("old", "up", 10*time.Second), available("served"))
+	f.Put(waits("young", "up", 50*time.Second), waits("old", "up", 10*time.Second), available("served"))
 	f.passes(time.Minute)
 	f.expect(oldest, map[string]float64{"namespace=default,phase=PreCheck": 50})
-	f.put(available("old"))
+	f.Put(available("old"))
 	f.expect(oldest, map[string]float64{"namespace=default,phase=PreCheck": 10})
-	f.remove(waits("young", "up", 50*time.Second))
+	f.Remove(waits("young", "up", 50*time.Second))
 	f.expect(oldest, nil)
 }
 
 func TestAPhaseIsMeasuredWhenItEnds(t *testing.T) {
 	f := leading(t)
-	f.put(waits("a", "up", 0))
-	f.put(waits("a", "up", 0).Annotation("note", "x")) // which ends nothing
-	f.put(stamped(builders.MakePod("a").Preparing("up", "upgrade"), appsv1alpha1.PrepareLabelPrefix, "up", 7*time.Second))
+	f.Put(waits("a", "up", 0))
+	f.Put(waits("a", "up", 0).Annotation("note", "x")) // which ends nothing
+	f.Put(stamped(builders.MakePod("a").Preparing("up", "upgrade"), appsv1alpha1.PrepareLabelPrefix, "up", 7*time.Second))
 	if got := measured.Sums(t, f.registry, phases)["phase=PreCheck"]; got != 7 {
 		t.Errorf("PreCheck took %v s, want those to the begin of the next phase, 7", got)
 	}
 	f.passes(20 * time.Second)
-	f.put(available("a")) // available since the epoch: the phase ends now
+	f.Put(available("a")) // available since the epoch: the phase ends now
 	if got := measured.Sums(t, f.registry, phases)["phase=Preparing"]; got != 13 {
 		t.Errorf("Preparing took %v s, want 13", got)
 	}
@@ -151,24 +128,24 @@ func TestHeldDeletes(t *testing.T) {
 		want map[string]float64
 	}{
 		"it is undone": {
-			func(f *fixture) { f.put(available("a")) }, map[string]float64{"outcome=Removed": 0, "outcome=Undone": 1},
+			func(f *fixture) { f.Put(available("a")) }, map[string]float64{"outcome=Removed": 0, "outcome=Undone": 1},
 		},
 		"the pod is deleted": {
 			func(f *fixture) {
-				f.put(waits("a", id, 0).Terminating(builders.Epoch))
-				f.remove(waits("a", id, 0).Terminating(builders.Epoch))
+				f.Put(waits("a", id, 0).Terminating(builders.Epoch))
+				f.Remove(waits("a", id, 0).Terminating(builders.Epoch))
 			}, map[string]float64{"outcome=Removed": 1, "outcome=Undone": 0},
 		},
 		"the pod vanishes": {
-			func(f *fixture) { f.remove(waits("a", id, 0)) }, map[string]float64{"outcome=Removed": 1, "outcome=Undone": 0},
+			func(f *fixture) { f.Remove(waits("a", id, 0)) }, map[string]float64{"outcome=Removed": 1, "outcome=Undone": 0},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := leading(t)
-			f.put(available("a"))
+			f.Put(available("a"))
 			f.expect(pending, nil)
-			f.put(waits("a", id, 0))
-			f.put(waits("a", id, 0).Annotation("note", "x"))
+			f.Put(waits("a", id, 0))
+			f.Put(waits("a", id, 0).Annotation("note", "x"))
 			f.expect(pending, map[string]float64{"namespace=default": 1})
 			f.expect(held, map[string]float64{"": 1})
 			test.end(f)
@@ -183,8 +160,8 @@ func TestHeldDeletes(t *testing.T) {
 // of pods that it has seen before: their times are on the pods, and holds that began before are not counted again.
 func TestALeaderTakesOver(t *testing.T) {
 	f := newFixture(t)
-	f.put(available("a"))
-	f.put(waits("a", appsv1alpha1.PodDeleteID, time.Second))
+	f.Put(available("a"))
+	f.Put(waits("a", appsv1alpha1.PodDeleteID, time.Second))
 	f.passes(time.Minute)
 	f.expect(pods, nil)
 	f.expect(oldest, nil)
@@ -194,7 +171,7 @@ func TestALeaderTakesOver(t *testing.T) {
 	f.expect(oldest, map[string]float64{"namespace=default,phase=PreCheck": 59})
 	f.expect(pending, map[string]float64{"namespace=default": 1})
 	f.expect(held, map[string]float64{"": 0})
-	f.put(available("a"))
+	f.Put(available("a"))
 	f.expect(ended, map[string]float64{"outcome=Removed": 0, "outcome=Undone": 1})
 	if got := measured.Sums(t, f.registry, phases)["phase=PreCheck"]; got != 59 {
 		t.Errorf("PreCheck took %v s, want 59", got)
@@ -206,14 +183,11 @@ func TestALeaderTakesOver(t *testing.T) {
 func TestARestartLosesNoTime(t *testing.T) {
 	f := leading(t)
 	f.passes(time.Hour)
-	pod := waits("a", appsv1alpha1.PodDeleteID, time.Minute)
-	if err := f.store.Replace([]any{f.next(pod.Obj()), f.next(available("b").Obj())}, "100"); err != nil {
-		t.Fatal(err)
-	}
+	f.List(waits("a", appsv1alpha1.PodDeleteID, time.Minute), available("b"))
 	f.expect(pods, map[string]float64{"namespace=default,phase=PreCheck": 1, "namespace=default,phase=Available": 1})
 	f.expect(oldest, map[string]float64{"namespace=default,phase=PreCheck": 59 * 60})
 	f.expect(pending, map[string]float64{"namespace=default": 1})
-	f.put(available("a"))
+	f.Put(available("a"))
 	if got := measured.Sums(t, f.registry, phases)["phase=PreCheck"]; got != 59*60 {
 		t.Errorf("PreCheck took %v s, want %v", got, 59*60)
 	}
@@ -223,10 +197,8 @@ func TestARestartLosesNoTime(t *testing.T) {
 // TestARelistMeasuresNothingTwice shows that pods that are listed again, as after a lost watch, count as before.
 func TestARelistMeasuresNothingTwice(t *testing.T) {
 	f := leading(t)
-	f.put(available("gone"), waits("a", appsv1alpha1.PodDeleteID, 0))
-	if err := f.store.Replace([]any{f.next(waits("a", appsv1alpha1.PodDeleteID, 0).Obj())}, "100"); err != nil {
-		t.Fatal(err)
-	}
+	f.Put(available("gone"), waits("a", appsv1alpha1.PodDeleteID, 0))
+	f.List(waits("a", appsv1alpha1.PodDeleteID, 0))
 	f.expect(pods, map[string]float64{"namespace=default,phase=PreCheck": 1})
 	f.expect(pending, map[string]float64{"namespace=default": 1})
 	f.expect(held, map[string]float64{"": 0}) // its begin was not seen
@@ -240,7 +212,7 @@ func TestNamespacesBeyondTheBoundShareASeries(t *testing.T) {
 	f.passes(time.Hour)
 	name := func(i int) string { return fmt.Sprintf("ns-%04d", i) }
 	for i := range metricseries.MaxNamespaces + 2 {
-		f.put(waits("a", "up", time.Duration(i)*time.Second).Namespace(name(i)))
+		f.Put(waits("a", "up", time.Duration(i)*time.Second).Namespace(name(i)))
 	}
 	count := func() (series int, other float64) {
 		values := measured.Values(t, f.registry, pods)
@@ -252,7 +224,7 @@ func TestNamespacesBeyondTheBoundShareASeries(t *testing.T) {
 	if got, want := measured.Values(t, f.registry, oldest)["namespace=other,phase=PreCheck"], 3600-float64(metricseries.MaxNamespaces); got != want {
 		t.Errorf("the oldest pod of the other namespaces waits for %v s, want %v", got, want)
 	}
-	f.remove(waits("a", "up", 0).Namespace(name(0)))
+	f.Remove(waits("a", "up", 0).Namespace(name(0)))
 	if series, other := count(); series != metricseries.MaxNamespaces+1 || other != 1 {
 		t.Errorf("%d series, and %v pods of other namespaces once there is room, want %d and 1", series, other, metricseries.MaxNamespaces+1)
 	}
