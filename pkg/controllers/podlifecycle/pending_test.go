@@ -18,6 +18,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/metricseries"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 	"github.com/podops-dev/podops/test/measured"
 )
@@ -236,5 +237,18 @@ func TestControllersBeyondTheBoundShareASeries(t *testing.T) {
 		if got[series] != 60 {
 			t.Errorf("series %s is %v, want 60", series, got[series])
 		}
+	}
+}
+
+// A finalizer may have any name behind the slash, also that of the shared series.
+func TestAControllerNamedLikeTheSharedSeriesTakesNoPlace(t *testing.T) {
+	m, err := NewMetrics(prometheus.NewRegistry(), clocktesting.NewFakeClock(now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := types.NamespacedName{Namespace: "loud", Name: "web-0"}
+	m.see(key, lifecycle.FactsOf(held(func(*corev1.Pod) {}, time.Minute)), now, func(string) string { return metricseries.Other })
+	if m.forget(key); m.names.Len() != 0 {
+		t.Errorf("%d places are taken for ever", m.names.Len())
 	}
 }

@@ -113,9 +113,10 @@ func (m *Metrics) see(key types.NamespacedName, facts lifecycle.PodFacts, now ti
 
 // begin records since when a pod waits for a controller, and returns the labels of the controller.
 func (m *Metrics) begin(key types.NamespacedName, controller, traffic string, since time.Time) controllerSeries {
-	series := controllerSeries{key.Namespace, m.names.Value(key.Namespace, controller), traffic}
-	if series.controller == metricseries.Other {
-		series.namespace = metricseries.Other
+	series := controllerSeries{metricseries.Other, metricseries.Other, traffic}
+	// A controller named like Other has no place: nothing would show that it must be released.
+	if controller != metricseries.Other && m.names.Value(key.Namespace, controller) == controller {
+		series.namespace, series.controller = key.Namespace, controller
 	}
 	if m.since[series] == nil {
 		m.since[series] = &earliest.Times[types.NamespacedName]{}
