@@ -216,6 +216,41 @@ func TestAFullQueueDropsAndCounts(t *testing.T) {
 	}
 }
 
+// TestANamespaceFillsItsShareOnly shows that no namespace loses its lines because of another.
+func TestANamespaceFillsItsShareOnly(t *testing.T) {
+	small, large := json.RawMessage(`{}`), json.RawMessage(`"`+strings.Repeat("x", 1<<20)+`"`)
+	for name, loud := range map[string]json.RawMessage{"many lines": small, "large lines": large} {
+		t.Run(name, func(t *testing.T) {
+			w := decisionlog.New(decisionlog.Options{Sample: 1}, testingclock.NewFakePassiveClock(epoch))
+			observe := func(namespace string, input json.RawMessage) {
+				id := rule.RuleID{Ruleset: types.NamespacedName{Namespace: namespace, Name: "web"}, Rule: "mine"}
+				w.Prepared(spec.Module{ID: id})
+				w.Observe(opa.Observation{
+					Rule: id, Input: func() (json.RawMessage, error) { return input, nil }, Output: func() (json.RawMessage, error) { return small, nil },
+				})
+			}
+			for range 2000 {
+				observe("loud", loud)
+			}
+			before := w.Dropped()
+			for range 100 {
+				observe("quiet", small)
+			}
+			if before == 0 || w.Dropped() != before {
+				t.Errorf("%d lines of the loud namespace were dropped, and %d of the other", before, w.Dropped()-before)
+			}
+			ctx, end := context.WithCancel(t.Context())
+			end()
+			if err := w.Run(ctx, &bytes.Buffer{}); err != nil {
+				t.Fatal(err)
+			}
+			if observe("loud", loud); w.Dropped() != before {
+				t.Error("a line is dropped when the queue is empty again")
+			}
+		})
+	}
+}
+
 // TestAQueueOfLargeLinesIsBoundedInBytes matters because an input has the labels of many pods.
 func TestAQueueOfLargeLinesIsBoundedInBytes(t *testing.T) {
 	w := decisionlog.New(decisionlog.Options{Sample: 1}, testingclock.NewFakePassiveClock(epoch))
@@ -223,8 +258,12 @@ func TestAQueueOfLargeLinesIsBoundedInBytes(t *testing.T) {
 	w.Prepared(spec.Module{ID: id})
 	large := json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
 	document := func() (json.RawMessage, error) { return large, nil }
-	for range 30 {
-		w.Observe(opa.Observation{Rule: id, Input: document, Output: func() (json.RawMessage, error) { return json.RawMessage(`{}`), nil }})
+	for namespace := range 10 {
+		id.Ruleset.Namespace = fmt.Sprint(namespace)
+		w.Prepared(spec.Module{ID: id})
+		for range 3 {
+			w.Observe(opa.Observation{Rule: id, Input: document, Output: func() (json.RawMessage, error) { return json.RawMessage(`{}`), nil }})
+		}
 	}
 	if w.Dropped() != 15 {
 		t.Errorf("%d of 30 lines of 1 MiB were dropped, want those beyond 16 MiB", w.Dropped())

@@ -4,6 +4,7 @@ package decisionlog
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/podops-dev/podops/pkg/rule/spec"
@@ -37,6 +38,15 @@ func (r Record) bytes() int64 {
 		bytes += len(r.Decision.TraceIDs) * traceIDBytes
 	}
 	return int64(bytes)
+}
+
+// namespace returns the namespace of the rule of a Record.
+func (r Record) namespace() string {
+	if r.Module != nil {
+		return r.Module.Compiled.ID.Ruleset.Namespace
+	}
+	namespace, _, _ := strings.Cut(r.Decision.Rule, "/")
+	return namespace
 }
 
 // Module is one compiled rule.

@@ -30,6 +30,10 @@ const (
 	// queuedBytes bounds the bytes of these lines. An input has the labels of all pods of a batch.
 	queuedBytes = 16 << 20
 
+	// namespaceLines and namespaceBytes are the share of a namespace in these lines: none loses its lines because of
+	// another.
+	namespaceLines, namespaceBytes = queued / 4, queuedBytes / 4
+
 	// lineBytes is the size of a line without its documents.
 	lineBytes = 512
 
@@ -74,7 +78,14 @@ type Writer struct {
 
 	mu      sync.Mutex
 	waiting int64 // bytes of the lines that wait for the disk
+	tenants map[string]share
 	dropped int
+}
+
+// share are the lines of a namespace that wait for the disk.
+type share struct {
+	lines int
+	bytes int64
 }
 
 // prepared is the present module of a rule.
@@ -85,7 +96,10 @@ type prepared struct {
 
 // New returns a Writer. Run must be called to write its lines.
 func New(options Options, clk clock.PassiveClock) *Writer {
-	return &Writer{options: options, clock: clk, lines: make(chan Record, queued), modules: fairshare.NewCache[rule.RuleID, *prepared](moduleBytes)}
+	return &Writer{
+		options: options, clock: clk, lines: make(chan Record, queued), modules: fairshare.NewCache[rule.RuleID, *prepared](moduleBytes),
+		tenants: map[string]share{},
+	}
 }
 
 // Prepared records the module with which a rule is evaluated from now on. A nil Writer records nothing.
@@ -202,13 +216,15 @@ func (w *Writer) decision(observed opa.Observation, module string) (Decision, er
 func (w *Writer) send(record Record) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	bytes := record.bytes()
-	if w.waiting+bytes > queuedBytes {
+	bytes, namespace := record.bytes(), record.namespace()
+	own := w.tenants[namespace]
+	if w.waiting+bytes > queuedBytes || own.bytes+bytes > namespaceBytes || own.lines == namespaceLines {
 		return w.drop()
 	}
 	select {
 	case w.lines <- record:
 		w.waiting += bytes
+		w.tenants[namespace] = share{lines: own.lines + 1, bytes: own.bytes + bytes}
 		return true
 	default:
 		return w.drop()
@@ -226,13 +242,25 @@ func (w *Writer) drop() (queued bool) {
 
 // write encodes a line that was queued.
 func (w *Writer) write(encoder *json.Encoder, record Record) error {
-	w.mu.Lock()
-	w.waiting -= record.bytes()
-	w.mu.Unlock()
+	w.taken(record)
 	if err := encoder.Encode(record); err != nil {
 		return fmt.Errorf("writing the decision log: %w", err)
 	}
 	return nil
+}
+
+// taken records that a line does not wait any more.
+func (w *Writer) taken(record Record) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	bytes, namespace := record.bytes(), record.namespace()
+	w.waiting -= bytes
+	own := w.tenants[namespace]
+	if own.lines, own.bytes = own.lines-1, own.bytes-bytes; own.lines == 0 {
+		delete(w.tenants, namespace)
+	} else {
+		w.tenants[namespace] = own
+	}
 }
 
 // Dropped returns how many lines were lost because the disk was too slow.

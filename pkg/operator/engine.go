@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 
+	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -58,7 +59,8 @@ type decisionLogFile struct {
 // stdout is the path of standard output.
 const stdout = "-"
 
-// Start writes until ctx ends.
+// Start writes until ctx ends, or until a line cannot be written: any namespace can fill the disk, which must not end
+// the manager. It fails only if the file cannot be opened.
 func (f decisionLogFile) Start(ctx context.Context) (err error) {
 	var out io.Writer = os.Stdout
 	if f.path != stdout {
@@ -69,5 +71,8 @@ func (f decisionLogFile) Start(ctx context.Context) (err error) {
 		defer func() { err = errors.Join(err, file.Close()) }()
 		out = file
 	}
-	return f.log.Run(ctx, out)
+	if err := f.log.Run(ctx, out); err != nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "The decision log ends: further decisions are dropped until the manager starts again")
+	}
+	return nil
 }
