@@ -46,15 +46,11 @@ func (o *Options) addAdapterFlags(flags *flag.FlagSet) {
 func (o *Options) enabledAdapters() ([]string, error) {
 	known := slices.Sorted(maps.Keys(adapters()))
 	var names []string
-	for name := range strings.SplitSeq(o.EnableAdapters, ",") {
-		name = strings.TrimSpace(name)
-		switch {
-		case name == "":
-		case !slices.Contains(known, name):
+	for _, name := range list(o.EnableAdapters) {
+		if !slices.Contains(known, name) {
 			return nil, fmt.Errorf("--enable-adapters names %q, known are %s", name, strings.Join(known, ", "))
-		default:
-			names = append(names, name)
 		}
+		names = append(names, name)
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"strings"
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -64,20 +63,13 @@ func (p poolRunner) Start(ctx context.Context) error {
 // guard returns the addresses that webhook rules may reach besides public addresses.
 func (o *Options) guard() (webhookclient.Guard, error) {
 	var guard webhookclient.Guard
-	for text := range strings.SplitSeq(o.RuleWebhookAllowCIDR, ",") {
-		if text = strings.TrimSpace(text); text == "" {
-			continue
-		}
+	for _, text := range list(o.RuleWebhookAllowCIDR) {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
 			return webhookclient.Guard{}, fmt.Errorf("--rule-webhook-allow-cidr: %q is not a network such as 10.1.0.0/16: %w", text, err)
 		}
 		guard.AllowCIDRs = append(guard.AllowCIDRs, prefix)
 	}
-	for host := range strings.SplitSeq(o.RuleWebhookAllowHost, ",") {
-		if host = strings.TrimSpace(host); host != "" {
-			guard.AllowHosts = append(guard.AllowHosts, host)
-		}
-	}
+	guard.AllowHosts = list(o.RuleWebhookAllowHost)
 	return guard, nil
 }

@@ -182,6 +182,15 @@ func remove(ctx context.Context, c client.Client, objects []*unstructured.Unstru
 			return fmt.Errorf("deleting %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
+	if err := awaitDeleted(ctx, c, objects); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "deleted %d objects\n", deleted)
+	return err
+}
+
+// awaitDeleted waits until no object exists.
+func awaitDeleted(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) error {
 	var remaining string
 	err := wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
 		for _, object := range objects {
@@ -205,8 +214,7 @@ func remove(ctx context.Context, c client.Client, objects []*unstructured.Unstru
 	if err != nil {
 		return fmt.Errorf("waiting until %s is deleted: %w", remaining, err)
 	}
-	_, err = fmt.Fprintf(out, "deleted %d objects\n", deleted)
-	return err
+	return nil
 }
 
 // wakeKey is an annotation of a CustomResourceDefinition that is being deleted.
