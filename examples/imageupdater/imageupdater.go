@@ -44,7 +44,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	image, wanted := pod.Annotations[ImageAnnotation]
 	switch {
-	case !wanted, runs(pod, image):
+	case !wanted, pod.Spec.Containers[0].Image == image && runs(pod, image):
 		_, err := podopslifecycle.FinishContext(ctx, r, adapter{}, pod)
 		return ctrl.Result{}, err
 	case pod.Spec.Containers[0].Image == image:

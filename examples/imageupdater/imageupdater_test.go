@@ -49,6 +49,9 @@ func TestReconcile(t *testing.T) {
 		"then it finishes": {
 			pod: runs(pod(v2).Annotation(imageupdater.ImageAnnotation, v2).Allowed("imageupdater", "update").Obj(), v2), image: v2,
 		},
+		"a return to the image that still runs replaces the image that was set": {
+			pod: runs(pod(v2).Annotation(imageupdater.ImageAnnotation, v1).Allowed("imageupdater", "update").Obj(), v1), image: v1, operating: true,
+		},
 		"a request that is withdrawn is cancelled": {
 			pod: runs(pod(v1).Preparing("imageupdater", "update").Obj(), v1), image: v1,
 		},
