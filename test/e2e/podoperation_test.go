@@ -148,7 +148,9 @@ var _ = Describe("A PodOperation", func() {
 			Target: appsv1alpha1.PodOperationTarget{Names: []string{"web-03", "web-01", "absent"}},
 			Action: appsv1alpha1.PodOperationAction{Type: appsv1alpha1.ActionDelete, GracePeriodSeconds: new(int64(1))},
 		})
-		Eventually(ctx, p.seeingOperation(operation)).Should(haveEnded(appsv1alpha1.ReasonSucceeded, 3))
+		Eventually(ctx, p.seeingOperation(operation)).Should(And(haveReason(appsv1alpha1.ReasonSucceeded), HaveField("Status", And(
+			HaveField("CompletionTime", Not(BeNil())), HaveField("Total", int32(3)), HaveField("Succeeded", int32(2)), HaveField("Gone", int32(1)),
+		))))
 		Expect(names(p.list(ctx))).To(ConsistOf("web-00", "web-02"))
 	})
 
