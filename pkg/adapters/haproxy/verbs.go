@@ -186,7 +186,7 @@ func (w work) leave(ctx context.Context, one *server) error {
 		return nil
 	}
 	if err := w.api.SetState(ctx, w.at.backend, one.name, runtimeapi.StateDrain); err != nil {
-		return gone(err)
+		return ignoreMissing(err)
 	}
 	w.drains.start(w.at, one.name, w.clock.Now())
 	return nil
@@ -199,7 +199,7 @@ func (w work) rest(ctx context.Context, one *server) error {
 	if one.extra.On || !there || now.State != runtimeapi.StateDrain || (now.Sessions > 0 && !w.isOverdue(one)) {
 		return nil
 	}
-	return gone(w.api.SetState(ctx, w.at.backend, one.name, runtimeapi.StateMaint))
+	return ignoreMissing(w.api.SetState(ctx, w.at.backend, one.name, runtimeapi.StateMaint))
 }
 
 // remove removes a draining server without open requests. When its drain timeout is over,
@@ -214,11 +214,11 @@ func (w work) remove(ctx context.Context, one *server) error {
 		return nil
 	}
 	if err := w.api.SetState(ctx, w.at.backend, one.name, runtimeapi.StateMaint); err != nil {
-		return gone(err)
+		return ignoreMissing(err)
 	}
 	if now.Sessions > 0 {
 		if err := w.api.EndSessions(ctx, w.at.backend, one.name); err != nil {
-			return gone(err)
+			return ignoreMissing(err)
 		}
 	}
 	err := w.api.Delete(ctx, w.at.backend, one.name)
@@ -229,15 +229,15 @@ func (w work) remove(ctx context.Context, one *server) error {
 	if err == nil {
 		w.drains.forget(w.at, one.name)
 	}
-	return gone(err)
+	return ignoreMissing(err)
 }
 
 func (w work) isOverdue(one *server) bool {
 	return w.drains.elapsed(w.at, one.name, w.clock.Now()) >= w.set.drainTimeout
 }
 
-// gone ignores ErrNoServer: a server that does not exist needs no change.
-func gone(err error) error {
+// ignoreMissing ignores ErrNoServer: a server that does not exist needs no change.
+func ignoreMissing(err error) error {
 	if errors.Is(err, runtimeapi.ErrNoServer) {
 		return nil
 	}
