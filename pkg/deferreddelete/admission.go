@@ -115,7 +115,7 @@ type Decision struct {
 	// Record is true if the request begins a lifecycle, or joins the lifecycle in progress.
 	Record bool
 
-	// Actor is the class of the recorded demand.
+	// Actor is the class of the recorded request.
 	Actor Actor
 }
 

@@ -46,8 +46,8 @@ func Encode(record appsv1alpha1.PendingDelete) string {
 	return string(value)
 }
 
-// Demand is a delete or an eviction of a pod, as its review shows it.
-type Demand struct {
+// Request is a delete or an eviction of a pod, as its review shows it.
+type Request struct {
 	Method Method
 	Actor  Actor
 	User   string
@@ -59,33 +59,33 @@ type Demand struct {
 	PropagationPolicy  *string
 }
 
-// Begin returns the record of a demand with which a lifecycle begins. since is the value of its
+// Begin returns the record of a request with which a lifecycle begins. since is the value of its
 // label operating.
-func (d Demand) Begin(pod *corev1.Pod, since string) appsv1alpha1.PendingDelete {
+func (d Request) Begin(pod *corev1.Pod, since string) appsv1alpha1.PendingDelete {
 	return appsv1alpha1.PendingDelete{
 		UID: pod.UID, Since: since, Method: string(d.Method), Actor: string(d.Actor), User: text.Prefix(d.User, maxUserBytes),
 		OwnerGeneration: d.OwnerGeneration, GracePeriodSeconds: d.GracePeriodSeconds, PropagationPolicy: d.PropagationPolicy,
 	}
 }
 
-// Stronger reports whether a demand replaces another demand for the same pod. A client does not
-// repeat its request, so no other demand may end it.
-func (d Demand) Stronger(than Demand) bool {
+// Stronger reports whether a request replaces another request for the same pod. A client does not
+// repeat its request, so no other request may end it.
+func (d Request) Stronger(than Request) bool {
 	strength := []Actor{ActorOwner, ActorEvictor, ActorLabel, ActorClient}
 	return slices.Index(strength, d.Actor) > slices.Index(strength, than.Actor)
 }
 
-// Join adds a demand to the pending delete of a pod that has begun the lifecycle pod-delete. It
+// Join adds a request to the pending delete of a pod that has begun the lifecycle pod-delete. It
 // returns the record to write, and false if nothing has to be written. An eviction leaves the
-// demand of the owner in place, which counts as surplus there: its client repeats it.
-func (d Demand) Join(pod *corev1.Pod, now time.Time) (appsv1alpha1.PendingDelete, bool) {
+// request of the owner in place, which counts as surplus there: its client repeats it.
+func (d Request) Join(pod *corev1.Pod, now time.Time) (appsv1alpha1.PendingDelete, bool) {
 	record, ok := Pending(pod)
 	switch {
 	case !ok && d.Actor == ActorEvictor || !ok && d.Actor == ActorOwner:
 		return record, false // another controller operates on the pod; the client repeats its request
-	case !ok || d.Actor != ActorEvictor && d.Stronger(Demand{Actor: Actor(record.Actor)}):
+	case !ok || d.Actor != ActorEvictor && d.Stronger(Request{Actor: Actor(record.Actor)}):
 		joined := d.Begin(pod, Begun(pod))
-		joined.Seen = now.UnixNano() // the lifecycle is older than the demand
+		joined.Seen = now.UnixNano() // the lifecycle is older than the request
 		return joined, true
 	case Actor(record.Actor) != d.Actor:
 		return record, false

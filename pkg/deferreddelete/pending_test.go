@@ -20,16 +20,16 @@ var requested = time.Unix(1_800_000_000, 0)
 
 var since = strconv.FormatInt(requested.UnixNano(), 10)
 
-// pending records a demand on a pod, as it begins a lifecycle.
-func pending(demand Demand) func(*corev1.Pod) {
+// pending records a request on a pod, as it begins a lifecycle.
+func pending(request Request) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Labels[appsv1alpha1.OperatingLabelPrefix+"/"+appsv1alpha1.PodDeleteID] = since
-		pod.Annotations = map[string]string{appsv1alpha1.PendingDeleteAnnotationKey: Encode(demand.Begin(pod, since))}
+		pod.Annotations = map[string]string{appsv1alpha1.PendingDeleteAnnotationKey: Encode(request.Begin(pod, since))}
 	}
 }
 
 func TestPending(t *testing.T) {
-	evictor := Demand{Method: MethodEviction, Actor: ActorEvictor, User: "jane", GracePeriodSeconds: new(int64(5)), PropagationPolicy: new("Background")}
+	evictor := Request{Method: MethodEviction, Actor: ActorEvictor, User: "jane", GracePeriodSeconds: new(int64(5)), PropagationPolicy: new("Background")}
 	annotation := func(value string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) { pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey] = value }
 	}
@@ -65,7 +65,7 @@ func TestPending(t *testing.T) {
 
 // TestARecordIsBounded shows that no user name makes a record that is not read again.
 func TestARecordIsBounded(t *testing.T) {
-	pod := controlled(pending(Demand{Method: MethodDeleteCollection, Actor: ActorClient, User: strings.Repeat("\x01", 100_000)}))
+	pod := controlled(pending(Request{Method: MethodDeleteCollection, Actor: ActorClient, User: strings.Repeat("\x01", 100_000)}))
 	if _, ok := Pending(pod); !ok {
 		t.Errorf("a record of %d bytes is not read", len(pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey]))
 	}
@@ -74,35 +74,35 @@ func TestARecordIsBounded(t *testing.T) {
 func TestJoin(t *testing.T) {
 	foreign := labelled(appsv1alpha1.OperatingLabelPrefix+"/pod-delete", since)
 	tests := map[string]struct {
-		pod    *corev1.Pod
-		demand Demand
-		after  time.Duration // since the lifecycle began
-		want   appsv1alpha1.PendingDelete
+		pod     *corev1.Pod
+		request Request
+		after   time.Duration // since the lifecycle began
+		want    appsv1alpha1.PendingDelete
 	}{
 		"a client takes over from the owner, which repeats": {
-			pod: controlled(pending(Demand{Actor: ActorOwner})), demand: Demand{Actor: ActorClient, User: "jane"}, after: time.Hour,
+			pod: controlled(pending(Request{Actor: ActorOwner})), request: Request{Actor: ActorClient, User: "jane"}, after: time.Hour,
 			want: appsv1alpha1.PendingDelete{Actor: "Client", User: "jane", Seen: requested.Add(time.Hour).UnixNano()},
 		},
 		"a client takes over from an evictor": {
-			pod: controlled(pending(Demand{Actor: ActorEvictor})), demand: Demand{Actor: ActorClient},
+			pod: controlled(pending(Request{Actor: ActorEvictor})), request: Request{Actor: ActorClient},
 			want: appsv1alpha1.PendingDelete{Actor: "Client", Seen: requested.UnixNano()},
 		},
-		"the owner does not take over":                            {pod: controlled(pending(Demand{Actor: ActorClient})), demand: Demand{Actor: ActorOwner}},
-		"an evictor does not take over from the owner":            {pod: controlled(pending(Demand{Actor: ActorOwner})), demand: Demand{Actor: ActorEvictor}, after: time.Hour},
-		"an evictor does not take over from a client":             {pod: controlled(pending(Demand{Actor: ActorClient})), demand: Demand{Actor: ActorEvictor}},
-		"an evictor that repeats at once is not written":          {pod: controlled(pending(Demand{Actor: ActorEvictor})), demand: Demand{Actor: ActorEvictor}, after: 5 * time.Second},
-		"an evictor that repeats later is written":                {pod: controlled(pending(Demand{Actor: ActorEvictor})), demand: Demand{Actor: ActorEvictor}, after: seenInterval, want: appsv1alpha1.PendingDelete{Actor: "Evictor", Seen: requested.Add(seenInterval).UnixNano()}},
-		"an owner that repeats after an edit is written":          {pod: controlled(pending(Demand{Actor: ActorOwner, OwnerGeneration: 1})), demand: Demand{Actor: ActorOwner, OwnerGeneration: 2}, want: appsv1alpha1.PendingDelete{Actor: "Owner", OwnerGeneration: 2}},
-		"an owner that repeats without one is not":                {pod: controlled(pending(Demand{Actor: ActorOwner, OwnerGeneration: 2})), demand: Demand{Actor: ActorOwner, OwnerGeneration: 2}},
-		"a client joins the lifecycle of another controller":      {pod: controlled(foreign), demand: Demand{Actor: ActorClient}, want: appsv1alpha1.PendingDelete{Actor: "Client", Seen: requested.UnixNano()}},
-		"an evictor leaves the lifecycle of another controller":   {pod: controlled(foreign), demand: Demand{Actor: ActorEvictor}},
-		"the owner leaves the lifecycle of another controller":    {pod: controlled(foreign), demand: Demand{Actor: ActorOwner}},
-		"the label joins the lifecycle of another controller":     {pod: controlled(foreign), demand: Demand{Actor: ActorLabel}, want: appsv1alpha1.PendingDelete{Actor: "Label", Seen: requested.UnixNano()}},
-		"a second client does not replace the options of a first": {pod: controlled(pending(Demand{Actor: ActorClient})), demand: Demand{Actor: ActorClient, GracePeriodSeconds: new(int64(1))}},
+		"the owner does not take over":                            {pod: controlled(pending(Request{Actor: ActorClient})), request: Request{Actor: ActorOwner}},
+		"an evictor does not take over from the owner":            {pod: controlled(pending(Request{Actor: ActorOwner})), request: Request{Actor: ActorEvictor}, after: time.Hour},
+		"an evictor does not take over from a client":             {pod: controlled(pending(Request{Actor: ActorClient})), request: Request{Actor: ActorEvictor}},
+		"an evictor that repeats at once is not written":          {pod: controlled(pending(Request{Actor: ActorEvictor})), request: Request{Actor: ActorEvictor}, after: 5 * time.Second},
+		"an evictor that repeats later is written":                {pod: controlled(pending(Request{Actor: ActorEvictor})), request: Request{Actor: ActorEvictor}, after: seenInterval, want: appsv1alpha1.PendingDelete{Actor: "Evictor", Seen: requested.Add(seenInterval).UnixNano()}},
+		"an owner that repeats after an edit is written":          {pod: controlled(pending(Request{Actor: ActorOwner, OwnerGeneration: 1})), request: Request{Actor: ActorOwner, OwnerGeneration: 2}, want: appsv1alpha1.PendingDelete{Actor: "Owner", OwnerGeneration: 2}},
+		"an owner that repeats without one is not":                {pod: controlled(pending(Request{Actor: ActorOwner, OwnerGeneration: 2})), request: Request{Actor: ActorOwner, OwnerGeneration: 2}},
+		"a client joins the lifecycle of another controller":      {pod: controlled(foreign), request: Request{Actor: ActorClient}, want: appsv1alpha1.PendingDelete{Actor: "Client", Seen: requested.UnixNano()}},
+		"an evictor leaves the lifecycle of another controller":   {pod: controlled(foreign), request: Request{Actor: ActorEvictor}},
+		"the owner leaves the lifecycle of another controller":    {pod: controlled(foreign), request: Request{Actor: ActorOwner}},
+		"the label joins the lifecycle of another controller":     {pod: controlled(foreign), request: Request{Actor: ActorLabel}, want: appsv1alpha1.PendingDelete{Actor: "Label", Seen: requested.UnixNano()}},
+		"a second client does not replace the options of a first": {pod: controlled(pending(Request{Actor: ActorClient})), request: Request{Actor: ActorClient, GracePeriodSeconds: new(int64(1))}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, changed := tc.demand.Join(tc.pod, requested.Add(tc.after))
+			got, changed := tc.request.Join(tc.pod, requested.Add(tc.after))
 			if changed != (tc.want.Actor != "") {
 				t.Fatalf("changed %t: %+v", changed, got)
 			}
@@ -117,7 +117,7 @@ func TestJoin(t *testing.T) {
 func TestNext(t *testing.T) {
 	const expiry = time.Hour
 	type state struct {
-		demand   Demand
+		request  Request
 		edits    []func(*corev1.Pod)
 		after    time.Duration
 		may      bool
@@ -130,41 +130,41 @@ func TestNext(t *testing.T) {
 		return labelled(appsv1alpha1.OperateLabelPrefix+"/pod-delete", strconv.FormatInt(requested.Add(at).UnixNano(), 10))
 	}
 	toDelete := labelled(appsv1alpha1.ToDeleteLabelKey, "")
-	client, evictor, owner, label := Demand{Actor: ActorClient}, Demand{Actor: ActorEvictor, Method: MethodEviction}, Demand{Actor: ActorOwner}, Demand{Actor: ActorLabel}
+	client, evictor, owner, label := Request{Actor: ActorClient}, Request{Actor: ActorEvictor, Method: MethodEviction}, Request{Actor: ActorOwner}, Request{Actor: ActorLabel}
 	tests := map[string]struct {
 		state
 		step  Step
 		lapse Lapse
 		again time.Duration
 	}{
-		"a client's delete waits until it expires":         {state: state{demand: client, after: time.Minute}, again: expiry - time.Minute},
-		"it waits for the settle time":                     {state: state{demand: client, wake: time.Second}, again: time.Second},
-		"it is finished when it may be":                    {state: state{demand: client, may: true}, step: Finish},
-		"it expires":                                       {state: state{demand: client, after: expiry, may: true}, step: Cancel, lapse: LapseExpired},
-		"it does not depend on the owner":                  {state: state{demand: client, may: true, want: Unwanted}, step: Finish},
-		"an eviction waits until it is repeated":           {state: state{demand: evictor, after: 5 * time.Second}, again: EvictionLapse - 5*time.Second},
-		"it is finished when it may be, before its client": {state: state{demand: evictor, may: true}, step: Finish},
-		"it lapses when it is not repeated":                {state: state{demand: evictor, after: EvictionLapse}, step: Cancel, lapse: LapseRepeated},
-		"the label waits without an end":                   {state: state{demand: label, edits: []func(*corev1.Pod){toDelete}, after: 100 * expiry}},
-		"it is finished":                                   {state: state{demand: label, edits: []func(*corev1.Pod){toDelete}, may: true}, step: Finish},
-		"taking it off withdraws the request":              {state: state{demand: label, may: true}, step: Cancel, lapse: LapseWithdrawn},
+		"a client's delete waits until it expires":         {state: state{request: client, after: time.Minute}, again: expiry - time.Minute},
+		"it waits for the settle time":                     {state: state{request: client, wake: time.Second}, again: time.Second},
+		"it is finished when it may be":                    {state: state{request: client, may: true}, step: Finish},
+		"it expires":                                       {state: state{request: client, after: expiry, may: true}, step: Cancel, lapse: LapseExpired},
+		"it does not depend on the owner":                  {state: state{request: client, may: true, want: Unwanted}, step: Finish},
+		"an eviction waits until it is repeated":           {state: state{request: evictor, after: 5 * time.Second}, again: EvictionLapse - 5*time.Second},
+		"it is finished when it may be, before its client": {state: state{request: evictor, may: true}, step: Finish},
+		"it lapses when it is not repeated":                {state: state{request: evictor, after: EvictionLapse}, step: Cancel, lapse: LapseRepeated},
+		"the label waits without an end":                   {state: state{request: label, edits: []func(*corev1.Pod){toDelete}, after: 100 * expiry}},
+		"it is finished":                                   {state: state{request: label, edits: []func(*corev1.Pod){toDelete}, may: true}, step: Finish},
+		"taking it off withdraws the request":              {state: state{request: label, may: true}, step: Cancel, lapse: LapseWithdrawn},
 
-		"a StatefulSet's delete waits without an end":     {state: state{demand: owner, edits: []func(*corev1.Pod){stateful}, want: Wanted, after: 100 * expiry}},
-		"it is finished with its traffic off":             {state: state{demand: owner, edits: []func(*corev1.Pod){stateful}, want: Wanted, may: true}, step: Finish},
-		"it is not while the revision is unknown":         {state: state{demand: owner, edits: []func(*corev1.Pod){stateful}, want: WantUnknown, may: true}},
-		"it waits a while when the pod is needed again":   {state: state{demand: owner, edits: []func(*corev1.Pod){stateful}, want: Unwanted, unwanted: time.Second, may: true}, again: UnwantedLapse - time.Second},
-		"it is cancelled then":                            {state: state{demand: owner, edits: []func(*corev1.Pod){stateful}, want: Unwanted, unwanted: UnwantedLapse, may: true}, step: Cancel, lapse: LapseUnwanted},
-		"a DaemonSet's delete is left to its controller":  {state: state{demand: owner, edits: []func(*corev1.Pod){daemon, operable(0)}, want: Wanted, may: true, after: time.Second}, again: OperateLapse - time.Second},
-		"it is cancelled when the controller forgoes it":  {state: state{demand: owner, edits: []func(*corev1.Pod){daemon, operable(0)}, want: Wanted, may: true, after: OperateLapse}, step: Cancel, lapse: LapseForgone},
-		"it waits for its rules":                          {state: state{demand: owner, edits: []func(*corev1.Pod){daemon}, want: Wanted, after: 100 * expiry}},
-		"it is cancelled after an edit that ends it":      {state: state{demand: owner, edits: []func(*corev1.Pod){daemon}, want: Unwanted, unwanted: UnwantedLapse}, step: Cancel, lapse: LapseUnwanted},
-		"a Job's delete waits until it expires":           {state: state{demand: owner, edits: []func(*corev1.Pod){ownedBy("batch/v1", "Job")}, after: time.Minute}, again: expiry - time.Minute},
-		"it expires, and the controller may repeat it":    {state: state{demand: owner, edits: []func(*corev1.Pod){ownedBy("batch/v1", "Job")}, after: expiry}, step: Cancel, lapse: LapseExpired},
-		"a label operate that is no time ends the delete": {state: state{demand: owner, edits: []func(*corev1.Pod){daemon, labelled(appsv1alpha1.OperateLabelPrefix+"/pod-delete", "x")}, want: Wanted}, step: Cancel, lapse: LapseForgone},
+		"a StatefulSet's delete waits without an end":     {state: state{request: owner, edits: []func(*corev1.Pod){stateful}, want: Wanted, after: 100 * expiry}},
+		"it is finished with its traffic off":             {state: state{request: owner, edits: []func(*corev1.Pod){stateful}, want: Wanted, may: true}, step: Finish},
+		"it is not while the revision is unknown":         {state: state{request: owner, edits: []func(*corev1.Pod){stateful}, want: WantUnknown, may: true}},
+		"it waits a while when the pod is needed again":   {state: state{request: owner, edits: []func(*corev1.Pod){stateful}, want: Unwanted, unwanted: time.Second, may: true}, again: UnwantedLapse - time.Second},
+		"it is cancelled then":                            {state: state{request: owner, edits: []func(*corev1.Pod){stateful}, want: Unwanted, unwanted: UnwantedLapse, may: true}, step: Cancel, lapse: LapseUnwanted},
+		"a DaemonSet's delete is left to its controller":  {state: state{request: owner, edits: []func(*corev1.Pod){daemon, operable(0)}, want: Wanted, may: true, after: time.Second}, again: OperateLapse - time.Second},
+		"it is cancelled when the controller forgoes it":  {state: state{request: owner, edits: []func(*corev1.Pod){daemon, operable(0)}, want: Wanted, may: true, after: OperateLapse}, step: Cancel, lapse: LapseForgone},
+		"it waits for its rules":                          {state: state{request: owner, edits: []func(*corev1.Pod){daemon}, want: Wanted, after: 100 * expiry}},
+		"it is cancelled after an edit that ends it":      {state: state{request: owner, edits: []func(*corev1.Pod){daemon}, want: Unwanted, unwanted: UnwantedLapse}, step: Cancel, lapse: LapseUnwanted},
+		"a Job's delete waits until it expires":           {state: state{request: owner, edits: []func(*corev1.Pod){ownedBy("batch/v1", "Job")}, after: time.Minute}, again: expiry - time.Minute},
+		"it expires, and the controller may repeat it":    {state: state{request: owner, edits: []func(*corev1.Pod){ownedBy("batch/v1", "Job")}, after: expiry}, step: Cancel, lapse: LapseExpired},
+		"a label operate that is no time ends the delete": {state: state{request: owner, edits: []func(*corev1.Pod){daemon, labelled(appsv1alpha1.OperateLabelPrefix+"/pod-delete", "x")}, want: Wanted}, step: Cancel, lapse: LapseForgone},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			pod := controlled(append(tc.edits, pending(tc.demand))...)
+			pod := controlled(append(tc.edits, pending(tc.request))...)
 			record, ok := Pending(pod)
 			if !ok {
 				t.Fatal("the pod has no record")
@@ -180,7 +180,7 @@ func TestNext(t *testing.T) {
 }
 
 func TestFinishes(t *testing.T) {
-	owner := Demand{Actor: ActorOwner}
+	owner := Request{Actor: ActorOwner}
 	tests := map[string]struct {
 		pod  *corev1.Pod
 		want bool
@@ -188,8 +188,8 @@ func TestFinishes(t *testing.T) {
 		"of a ReplicaSet":                      {controlled(pending(owner)), false},
 		"of a StatefulSet":                     {controlled(ownedBy("apps/v1", "StatefulSet"), pending(owner)), true},
 		"of a DaemonSet":                       {controlled(ownedBy("apps/v1", "DaemonSet"), pending(owner)), false},
-		"of a DaemonSet, evicted":              {controlled(ownedBy("apps/v1", "DaemonSet"), pending(Demand{Actor: ActorEvictor})), true},
-		"without an owner":                     {controlled(bare, pending(Demand{Actor: ActorClient})), true},
+		"of a DaemonSet, evicted":              {controlled(ownedBy("apps/v1", "DaemonSet"), pending(Request{Actor: ActorEvictor})), true},
+		"without an owner":                     {controlled(bare, pending(Request{Actor: ActorClient})), true},
 		"of a controller that speaks by label": {controlled(labelled(appsv1alpha1.OperatingLabelPrefix+"/pod-delete", since)), false},
 	}
 	for name, tc := range tests {

@@ -20,7 +20,7 @@ func deferred(name, begun, prefix string) *corev1.Pod {
 		appsv1alpha1.OperatingLabelPrefix + "/" + appsv1alpha1.PodDeleteID: begun,
 		prefix + "/" + appsv1alpha1.PodDeleteID:                            "1",
 	}
-	record := Demand{Method: MethodDelete, Actor: ActorOwner}.Begin(pod, begun)
+	record := Request{Method: MethodDelete, Actor: ActorOwner}.Begin(pod, begun)
 	pod.Annotations = map[string]string{appsv1alpha1.PendingDeleteAnnotationKey: Encode(record)}
 	return pod
 }
@@ -105,7 +105,7 @@ func TestPlanOfScaleDowns(t *testing.T) {
 	foreign := waits("foreign")
 	foreign.Annotations = nil
 	deleted := scaled(waits("deleted"))
-	deleted.Annotations[appsv1alpha1.PendingDeleteAnnotationKey] = Encode(Demand{Method: MethodDelete, Actor: ActorClient}.Begin(deleted, "1"))
+	deleted.Annotations[appsv1alpha1.PendingDeleteAnnotationKey] = Encode(Request{Method: MethodDelete, Actor: ActorClient}.Begin(deleted, "1"))
 	got := PlanFor(4, 5, []*corev1.Pod{scaled(waits("a")), scaled(waits("b")), foreign, deleted, plain("c"), plain("d")})
 	want := Plan{Keep: got.Keep, Free: 0, Surplus: 1}
 	if diff := cmp.Diff([]string{"a", "b"}, namesOf(got.Keep)); diff != "" {

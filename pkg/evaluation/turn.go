@@ -148,7 +148,7 @@ func (t *Turn) mayCompile(ctx context.Context) bool {
 	if !t.goesOn(ctx, partForModules) {
 		return false
 	}
-	if !t.lanes.Demand(t.namespace) {
+	if !t.lanes.EnterSlow(t.namespace) {
 		t.Cause = CauseShare
 		return false
 	}

@@ -63,8 +63,8 @@ type Lanes struct {
 	parked map[string]int
 	came   int
 
-	// demanded are the namespaces that need a place independent of their debt.
-	demanded map[string]bool
+	// needSlow are the namespaces that need a place independent of their debt.
+	needSlow map[string]bool
 }
 
 // New returns Lanes without debts.
@@ -75,7 +75,7 @@ func New(options Options) *Lanes {
 	options.Memory = cmp.Or(options.Memory, defaultMemory)
 	return &Lanes{
 		options: options, debts: map[string]time.Duration{}, running: map[string]Lane{},
-		reserved: map[string]bool{}, parked: map[string]int{}, demanded: map[string]bool{},
+		reserved: map[string]bool{}, parked: map[string]int{}, needSlow: map[string]bool{},
 	}
 }
 
@@ -117,9 +117,9 @@ func (l *Lanes) GoOn(namespace string, used time.Duration, now time.Time) (Lane,
 	return l.running[namespace], true
 }
 
-// Demand moves a running round to the slow lane, for work that is known to be expensive. If
+// EnterSlow moves a running round to the slow lane, for work that is known to be expensive. If
 // no place is free it returns false; the namespace gets a place before its next round.
-func (l *Lanes) Demand(namespace string) bool {
+func (l *Lanes) EnterSlow(namespace string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.running[namespace] == Slow {
@@ -127,7 +127,7 @@ func (l *Lanes) Demand(namespace string) bool {
 	}
 	_, ok := l.slow(namespace)
 	if !ok {
-		l.demanded[namespace] = true
+		l.needSlow[namespace] = true
 	}
 	return ok
 }
@@ -160,7 +160,7 @@ func (l *Lanes) admit(namespace string, lane Lane) {
 	l.running[namespace] = lane
 	delete(l.parked, namespace)
 	if lane == Slow {
-		delete(l.demanded, namespace)
+		delete(l.needSlow, namespace)
 	}
 }
 
@@ -177,7 +177,7 @@ func (l *Lanes) slow(namespace string) (Lane, bool) {
 // there until its turn: many whose debts end at the same moment must not enter at once.
 func (l *Lanes) owes(namespace string) bool {
 	_, waits := l.parked[namespace]
-	return waits || l.demanded[namespace] || l.debts[namespace] > l.options.Burst
+	return waits || l.needSlow[namespace] || l.debts[namespace] > l.options.Burst
 }
 
 // hasPlace reports whether a place of the slow lane is neither taken nor reserved.

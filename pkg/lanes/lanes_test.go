@@ -201,20 +201,20 @@ func TestDebtEndsWhileParked(t *testing.T) {
 	}
 }
 
-// TestDemand shows that work that is known to be expensive takes a place before it begins.
-func TestDemand(t *testing.T) {
+// TestEnterSlow shows that work that is known to be expensive takes a place before it begins.
+func TestEnterSlow(t *testing.T) {
 	l := newLanes()
 	for i := range places {
 		name := fmt.Sprint("slow-", i)
 		l.Enter(name, epoch)
-		if !l.Demand(name) {
+		if !l.EnterSlow(name) {
 			t.Fatalf("%s got no place", name)
 		}
 	}
 	if lane, ok := l.Enter("late", epoch); lane != lanes.Fast || !ok {
 		t.Fatalf("without a debt: lane %v, %v", lane, ok)
 	}
-	if l.Demand("late") {
+	if l.EnterSlow("late") {
 		t.Fatal("a third place was taken")
 	}
 	l.Leave("late", 0, epoch)
@@ -224,7 +224,7 @@ func TestDemand(t *testing.T) {
 	if got := l.Leave("slow-0", 0, epoch); len(got) != 1 || got[0] != "late" {
 		t.Fatalf("the place goes to %v", got)
 	}
-	if lane, ok := l.Enter("late", epoch); lane != lanes.Slow || !ok || !l.Demand("late") {
+	if lane, ok := l.Enter("late", epoch); lane != lanes.Slow || !ok || !l.EnterSlow("late") {
 		t.Errorf("it got lane %v, %v", lane, ok)
 	}
 }

@@ -255,6 +255,6 @@ func TestARuleDeletedBeforeItsPodsWereSeen(t *testing.T) {
 	}
 	x.SetRule(boundRule("r", "r-2", labelled()))
 	if got := x.only(); !got.Inherited || got.Object.Status.Permits.ViewResourceVersion != "7" {
-		t.Errorf("inherited %t: %+v, want the demand for a view of the deleted rule", got.Inherited, got.Object.Status.Permits)
+		t.Errorf("inherited %t: %+v, want the required view of the deleted rule", got.Inherited, got.Object.Status.Permits)
 	}
 }

@@ -52,13 +52,13 @@ func waiting(name string) *corev1.Pod {
 	return recorded(owned(name).Available().Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, start).Obj(), byOwner)
 }
 
-// recorded adds the record of a demand to a pod.
-func recorded(pod *corev1.Pod, demand deferreddelete.Demand) *corev1.Pod {
+// recorded adds the record of a request to a pod.
+func recorded(pod *corev1.Pod, request deferreddelete.Request) *corev1.Pod {
 	since := pod.Labels[appsv1alpha1.OperatingLabelPrefix+"/"+appsv1alpha1.PodDeleteID]
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
 	}
-	pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey] = deferreddelete.Encode(demand.Begin(pod, since))
+	pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey] = deferreddelete.Encode(request.Begin(pod, since))
 	return pod
 }
 

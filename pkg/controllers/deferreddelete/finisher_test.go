@@ -209,7 +209,7 @@ func TestOthersAreNotUndone(t *testing.T) {
 	foreign := owned("web-0").Available().Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, start)
 	for name, pod := range map[string]*corev1.Pod{
 		"another controller began by labels": foreign.Obj(),
-		"a client wants the pod gone":        recorded(foreign.Obj(), deferreddelete.Demand{Actor: deferreddelete.ActorClient}),
+		"a client wants the pod gone":        recorded(foreign.Obj(), deferreddelete.Request{Actor: deferreddelete.ActorClient}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newCluster(t, newSet(1), pod)

@@ -172,18 +172,18 @@ func (p *PendingDeletes) beginLabelled(ctx context.Context, pod *corev1.Pod) (bo
 	if _, requested := pod.Labels[appsv1alpha1.ToDeleteLabelKey]; !requested {
 		return false, nil
 	}
-	demand := deferreddelete.Demand{Method: deferreddelete.MethodLabel, Actor: deferreddelete.ActorLabel}
+	request := deferreddelete.Request{Method: deferreddelete.MethodLabel, Actor: deferreddelete.ActorLabel}
 	if reason, exempt := deferreddelete.Exempt(pod); exempt {
 		if reason != deferreddelete.ReasonFinished {
 			return false, nil
 		}
-		_, err := p.remove(ctx, pod, demand.Begin(pod, ""))
+		_, err := p.remove(ctx, pod, request.Begin(pod, ""))
 		return true, err
 	}
 	if !deferreddelete.IsDeferred(pod.Labels) {
-		return p.written(pod)(beginPending(ctx, p.client, pod, demand, p.clock.Now()))
+		return p.written(pod)(beginPending(ctx, p.client, pod, request, p.clock.Now()))
 	}
-	record, changed := demand.Join(pod, p.clock.Now())
+	record, changed := request.Join(pod, p.clock.Now())
 	if !changed {
 		return false, nil
 	}

@@ -26,9 +26,9 @@ import (
 const expiry = time.Hour
 
 var (
-	byClient  = deferreddelete.Demand{Method: deferreddelete.MethodDelete, Actor: deferreddelete.ActorClient, User: "jane"}
-	byEvictor = deferreddelete.Demand{Method: deferreddelete.MethodEviction, Actor: deferreddelete.ActorEvictor, User: "jane"}
-	byLabel   = deferreddelete.Demand{Method: deferreddelete.MethodLabel, Actor: deferreddelete.ActorLabel}
+	byClient  = deferreddelete.Request{Method: deferreddelete.MethodDelete, Actor: deferreddelete.ActorClient, User: "jane"}
+	byEvictor = deferreddelete.Request{Method: deferreddelete.MethodEviction, Actor: deferreddelete.ActorEvictor, User: "jane"}
+	byLabel   = deferreddelete.Request{Method: deferreddelete.MethodLabel, Actor: deferreddelete.ActorLabel}
 )
 
 // newPendingDeletes returns a PendingDeletes; live are the workloads in the API server.

@@ -64,9 +64,9 @@ type Starter struct {
 }
 
 type deferral struct {
-	uid    types.UID
-	demand deferreddelete.Demand
-	since  time.Time
+	uid     types.UID
+	request deferreddelete.Request
+	since   time.Time
 }
 
 // NewStarter returns a Starter. c reads controlled pods and ReplicaSets from a cache.
@@ -77,16 +77,16 @@ func NewStarter(c client.Client, clk clock.PassiveClock) *Starter {
 	}
 }
 
-// Defer records a deferred delete. Of two demands for one pod, the stronger is kept. It never
+// Defer records a deferred delete. Of two requests for one pod, the stronger is kept. It never
 // blocks.
-func (s *Starter) Defer(pod types.NamespacedName, uid types.UID, demand deferreddelete.Demand) {
+func (s *Starter) Defer(pod types.NamespacedName, uid types.UID, request deferreddelete.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if earlier, known := s.deferred.Get(pod); known && earlier.uid == uid && earlier.demand.Stronger(demand) {
-		demand = earlier.demand
+	if earlier, known := s.deferred.Get(pod); known && earlier.uid == uid && earlier.request.Stronger(request) {
+		request = earlier.request
 	}
-	bytes := deferralSize + len(pod.Namespace) + len(pod.Name) + len(uid) + len(demand.User)
-	kept := s.deferred.Add(pod.Namespace, pod, deferral{uid: uid, demand: demand, since: s.clock.Now()}, int64(bytes))
+	bytes := deferralSize + len(pod.Namespace) + len(pod.Name) + len(uid) + len(request.User)
+	kept := s.deferred.Add(pod.Namespace, pod, deferral{uid: uid, request: request, since: s.clock.Now()}, int64(bytes))
 	if kept && s.queue != nil {
 		s.queue.Add(reconcile.Request{NamespacedName: pod})
 	}
@@ -112,7 +112,7 @@ func (s *Starter) start(_ context.Context, queue workqueue.TypedRateLimitingInte
 	return nil
 }
 
-// Reconcile begins the lifecycle pod-delete, or adds the demand to the lifecycle in progress.
+// Reconcile begins the lifecycle pod-delete, or adds the request to the lifecycle in progress.
 // For the controller of a ReplicaSet, which deletes another pod each time, it begins only if
 // the ReplicaSet has a surplus of pods beyond the deletes in progress.
 func (s *Starter) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -133,7 +133,7 @@ func (s *Starter) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	if s.started.HasLater(pod, s.clock.Now()) {
 		return reconcile.Result{RequeueAfter: ownerRetry}, nil
 	}
-	may, err := s.mayBegin(ctx, pod, recorded.demand)
+	may, err := s.mayBegin(ctx, pod, recorded.request)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("comparing the deletes of the owner of pod %s: %w", req.NamespacedName, err)
 	}
@@ -141,7 +141,7 @@ func (s *Starter) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 		return reconcile.Result{RequeueAfter: ownerRetry}, nil
 	}
 	if may {
-		if err := s.begin(ctx, pod, recorded.demand); err != nil {
+		if err := s.begin(ctx, pod, recorded.request); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
@@ -149,30 +149,30 @@ func (s *Starter) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	return reconcile.Result{}, nil
 }
 
-// mayBegin reports whether a demand begins a lifecycle or joins it. Only the controllers of
+// mayBegin reports whether a request begins a lifecycle or joins it. Only the controllers of
 // ReplicaSets choose another pod when they repeat a delete.
-func (s *Starter) mayBegin(ctx context.Context, pod *corev1.Pod, demand deferreddelete.Demand) (bool, error) {
-	if demand.Actor != deferreddelete.ActorOwner || !deferreddelete.OfReplicaSet(pod) || deferreddelete.IsDeferred(pod.Labels) {
+func (s *Starter) mayBegin(ctx context.Context, pod *corev1.Pod, request deferreddelete.Request) (bool, error) {
+	if request.Actor != deferreddelete.ActorOwner || !deferreddelete.OfReplicaSet(pod) || deferreddelete.IsDeferred(pod.Labels) {
 		return true, nil
 	}
 	plan, err := s.owners.plan(ctx, pod)
 	return err == nil && plan.MayBegin(pod.UID), err
 }
 
-// begin requests the operation, as any operation controller does, and records the demand. If the
-// operation is in progress, it only records the demand.
-func (s *Starter) begin(ctx context.Context, pod *corev1.Pod, demand deferreddelete.Demand) error {
+// begin requests the operation, as any operation controller does, and records the request. If the
+// operation is in progress, it only records the request.
+func (s *Starter) begin(ctx context.Context, pod *corev1.Pod, request deferreddelete.Request) error {
 	now := s.clock.Now()
 	var stored *corev1.Pod
 	var err error
 	if deferreddelete.IsDeferred(pod.Labels) {
-		record, changed := demand.Join(pod, now)
+		record, changed := request.Join(pod, now)
 		if !changed {
 			return nil
 		}
 		stored, err = patchRecord(ctx, s.client, pod, nil, &record)
 	} else {
-		stored, err = beginPending(ctx, s.client, pod, demand, now)
+		stored, err = beginPending(ctx, s.client, pod, request, now)
 	}
 	if err != nil || stored == nil {
 		return err
@@ -181,18 +181,18 @@ func (s *Starter) begin(ctx context.Context, pod *corev1.Pod, demand deferreddel
 	return nil
 }
 
-// beginPending begins the lifecycle pod-delete of a pod, and records the demand. It returns the pod
+// beginPending begins the lifecycle pod-delete of a pod, and records the request. It returns the pod
 // as stored, nil when the pod no longer exists.
-func beginPending(ctx context.Context, c client.Client, pod *corev1.Pod, demand deferreddelete.Demand, now time.Time) (*corev1.Pod, error) {
+func beginPending(ctx context.Context, c client.Client, pod *corev1.Pod, request deferreddelete.Request, now time.Time) (*corev1.Pod, error) {
 	since := strconv.FormatInt(now.UnixNano(), 10)
-	record := demand.Begin(pod, since)
+	record := request.Begin(pod, since)
 	return patchRecord(ctx, c, pod, map[string]any{
 		appsv1alpha1.OperatingLabelPrefix + "/" + appsv1alpha1.PodDeleteID:     since,
 		appsv1alpha1.OperationTypeLabelPrefix + "/" + appsv1alpha1.PodDeleteID: appsv1alpha1.DeleteOperationType,
 	}, &record)
 }
 
-// undoPending ends the lifecycle pod-delete of a pod, and removes the record of the demand.
+// undoPending ends the lifecycle pod-delete of a pod, and removes the record of the request.
 func undoPending(ctx context.Context, c client.Client, pod *corev1.Pod) (*corev1.Pod, error) {
 	return patchRecord(ctx, c, pod, map[string]any{
 		appsv1alpha1.UndoOperationTypeLabelPrefix + "/" + appsv1alpha1.PodDeleteID: appsv1alpha1.DeleteOperationType,

@@ -26,7 +26,7 @@ const beginPatch = `patch web-0 {"metadata":{"annotations":{"podopslifecycle.kus
 	`"labels":{"operating/pod-delete":"1767225610000000000","operation-type/pod-delete":"delete"},"uid":"web-0-uid"}}`
 
 // byOwner is a delete by the controller of the ReplicaSet.
-var byOwner = deferreddelete.Demand{Method: deferreddelete.MethodDelete, Actor: deferreddelete.ActorOwner}
+var byOwner = deferreddelete.Request{Method: deferreddelete.MethodDelete, Actor: deferreddelete.ActorOwner}
 
 func deferAndReconcile(t *testing.T, b *Starter, name string) reconcile.Result {
 	t.Helper()
@@ -192,33 +192,33 @@ func TestAFloodOfDeletesIsBounded(t *testing.T) {
 
 // TestBeginForOthers shows that a client which wants this very pod gone needs no surplus.
 func TestBeginForOthers(t *testing.T) {
-	byClient := deferreddelete.Demand{Method: deferreddelete.MethodDelete, Actor: deferreddelete.ActorClient, User: "jane"}
-	byEvictor := deferreddelete.Demand{Method: deferreddelete.MethodEviction, Actor: deferreddelete.ActorEvictor}
+	byClient := deferreddelete.Request{Method: deferreddelete.MethodDelete, Actor: deferreddelete.ActorClient, User: "jane"}
+	byEvictor := deferreddelete.Request{Method: deferreddelete.MethodEviction, Actor: deferreddelete.ActorEvictor}
 	for name, tc := range map[string]struct {
-		pod     *corev1.Pod
-		demands []deferreddelete.Demand
-		want    deferreddelete.Actor // of the record that is written; empty: none is
+		pod      *corev1.Pod
+		requests []deferreddelete.Request
+		want     deferreddelete.Actor // of the record that is written; empty: none is
 	}{
-		"a client":                              {serving("web-0"), []deferreddelete.Demand{byClient}, deferreddelete.ActorClient},
-		"an evictor":                            {serving("web-0"), []deferreddelete.Demand{byEvictor}, deferreddelete.ActorEvictor},
-		"a client joins the delete in progress": {waiting("web-0"), []deferreddelete.Demand{byClient}, deferreddelete.ActorClient},
-		"an evictor leaves it":                  {waiting("web-0"), []deferreddelete.Demand{byEvictor}, ""},
+		"a client":                              {serving("web-0"), []deferreddelete.Request{byClient}, deferreddelete.ActorClient},
+		"an evictor":                            {serving("web-0"), []deferreddelete.Request{byEvictor}, deferreddelete.ActorEvictor},
+		"a client joins the delete in progress": {waiting("web-0"), []deferreddelete.Request{byClient}, deferreddelete.ActorClient},
+		"an evictor leaves it":                  {waiting("web-0"), []deferreddelete.Request{byEvictor}, ""},
 		"of two at once, the request that is not repeated counts": {
-			serving("web-0"), []deferreddelete.Demand{byClient, byOwner}, deferreddelete.ActorClient,
+			serving("web-0"), []deferreddelete.Request{byClient, byOwner}, deferreddelete.ActorClient,
 		},
 		"a pod that may be deleted at once": {
-			owned("web-0").Allowed(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType).Obj(), []deferreddelete.Demand{byClient}, "",
+			owned("web-0").Allowed(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType).Obj(), []deferreddelete.Request{byClient}, "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newCluster(t, newSet(1), tc.pod)
 			b := NewStarter(w.cache, w.clock)
-			for _, demand := range tc.demands {
-				b.Defer(types.NamespacedName{Namespace: "default", Name: "web-0"}, "web-0-uid", demand)
+			for _, request := range tc.requests {
+				b.Defer(types.NamespacedName{Namespace: "default", Name: "web-0"}, "web-0-uid", request)
 			}
 			result, err := b.Reconcile(t.Context(), requestFor("web-0"))
 			if err != nil || result.RequeueAfter != 0 || b.deferred.Len() != 0 {
-				t.Fatalf("got %v, %v, %d demands left", result, err, b.deferred.Len())
+				t.Fatalf("got %v, %v, %d requests left", result, err, b.deferred.Len())
 			}
 			sent := w.sent()
 			if tc.want == "" {

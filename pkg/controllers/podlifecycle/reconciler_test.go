@@ -190,8 +190,8 @@ func TestDeferredDeleteReplacesOperate(t *testing.T) {
 				preparing(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType)(pod)
 				pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "r1", Controller: new(true)}}
 				if tc.recorded {
-					demand := deferreddelete.Demand{Method: deferreddelete.MethodDelete, Actor: deferreddelete.ActorOwner}
-					record := demand.Begin(pod, pod.Labels[appsv1alpha1.OperatingLabelPrefix+"/"+appsv1alpha1.PodDeleteID])
+					request := deferreddelete.Request{Method: deferreddelete.MethodDelete, Actor: deferreddelete.ActorOwner}
+					record := request.Begin(pod, pod.Labels[appsv1alpha1.OperatingLabelPrefix+"/"+appsv1alpha1.PodDeleteID])
 					pod.Annotations = map[string]string{appsv1alpha1.PendingDeleteAnnotationKey: deferreddelete.Encode(record)}
 				}
 			})

@@ -251,11 +251,11 @@ func TestNoStateIsLeftOfDeletedRules(t *testing.T) {
 		s.rules(name, labelled("approved", "approved"), atMostUnavailable("one", "1"))
 		s.put(waits(i).Obj())
 		s.round()
-		demanding := s.object(name).DeepCopy()
-		demanding.ResourceVersion, demanding.Status.Permits = s.next(), &appsv1alpha1.PermitRecord{ViewResourceVersion: "99999999"}
-		s.index.SetRule(demanding)
+		requiring := s.object(name).DeepCopy()
+		requiring.ResourceVersion, requiring.Status.Permits = s.next(), &appsv1alpha1.PermitRecord{ViewResourceVersion: "99999999"}
+		s.index.SetRule(requiring)
 		s.round()
-		s.index.DeleteRule(keyOf(demanding))
+		s.index.DeleteRule(keyOf(requiring))
 		s.must(s.store.Delete(s.pods[waits(i).Obj().Name]))
 		s.round()
 	}
@@ -363,7 +363,7 @@ func TestARecordThatRequiresAViewThatNeverComes(t *testing.T) {
 			}
 			next := s.object("web").Status.Permits
 			if fresh := s.index.Snapshot("default", nil).ResourceVersion; !reached(fresh, next) {
-				t.Errorf("at %s the record still demands %+v", fresh, next)
+				t.Errorf("at %s the record still requires %+v", fresh, next)
 			}
 		})
 	}

@@ -96,9 +96,9 @@ func TestAReservationCountsInAViewFromBeforeIt(t *testing.T) {
 	w.expectPermitted(t, "web-0")
 }
 
-// TestADroppedReservationDemandsAView: a replica that sees a record from which a dead
+// TestADroppedReservationRequiresAView: a replica that sees a record from which a dead
 // reservation was dropped, and not yet the outcome of the pod, must wait.
-func TestADroppedReservationDemandsAView(t *testing.T) {
+func TestADroppedReservationRequiresAView(t *testing.T) {
 	w := newStory(t, "x")
 	first, second := w.replicas[0], w.replicas[1]
 	second.watchAllButLast() // and sees no pod from now on
@@ -113,8 +113,8 @@ func TestADroppedReservationDemandsAView(t *testing.T) {
 	w.expectPermitted(t, "web-0")
 }
 
-// TestADemandOutlivesTheNextRecord: the same when another status was written since.
-func TestADemandOutlivesTheNextRecord(t *testing.T) {
+// TestARequiredViewOutlivesTheNextRecord: the same when another status was written since.
+func TestARequiredViewOutlivesTheNextRecord(t *testing.T) {
 	w := newStory(t, "x")
 	first, second := w.replicas[0], w.replicas[1]
 	second.watchAllButLast()
@@ -129,9 +129,9 @@ func TestADemandOutlivesTheNextRecord(t *testing.T) {
 	w.expectPermitted(t, "web-0")
 }
 
-// TestADroppedReservationOfAPodThatIsGoneDemandsAView: the same when the pod is deleted
+// TestADroppedReservationOfADeletedPodRequiresAView: the same when the pod is deleted
 // and there is no version of it to wait for.
-func TestADroppedReservationOfAPodThatIsGoneDemandsAView(t *testing.T) {
+func TestADroppedReservationOfADeletedPodRequiresAView(t *testing.T) {
 	w := newStory(t, "x")
 	first, second := w.replicas[0], w.replicas[1]
 	second.watchAllButLast()

@@ -20,7 +20,7 @@ type Address struct {
 }
 
 // ParseAddress returns the address of the Service in the namespace, or of the URL when that is not
-// empty. The URL must be https, as API servers demand, and may have a path, which comes before the
+// empty. The URL must be https, as API servers require, and may have a path, which comes before the
 // paths of the webhooks.
 func ParseAddress(namespace, service, webhookURL string) (Address, error) {
 	address := Address{Namespace: namespace, Service: service}

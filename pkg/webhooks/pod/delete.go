@@ -28,7 +28,7 @@ import (
 
 // Deferrer records a delete or an eviction that was deferred. It must not block.
 type Deferrer interface {
-	Defer(pod types.NamespacedName, uid types.UID, demand deferreddelete.Demand)
+	Defer(pod types.NamespacedName, uid types.UID, request deferreddelete.Request)
 }
 
 // DeferOptions configure the webhooks of deletes and evictions.
@@ -119,14 +119,14 @@ func (d *reviewer) answer(
 		return admission.Allowed("")
 	}
 	if decision.Record {
-		demand := deferreddelete.Demand{
+		request := deferreddelete.Request{
 			Method: method, Actor: decision.Actor, User: req.UserInfo.Username, GracePeriodSeconds: options.GracePeriodSeconds,
 			PropagationPolicy: (*string)(options.PropagationPolicy),
 		}
 		if owner != nil {
-			demand.OwnerGeneration = owner.GetGeneration()
+			request.OwnerGeneration = owner.GetGeneration()
 		}
-		d.deferrer.Defer(client.ObjectKeyFromObject(pod), pod.UID, demand)
+		d.deferrer.Defer(client.ObjectKeyFromObject(pod), pod.UID, request)
 	}
 	ctrllog.FromContext(ctx).V(1).Info("Delete deferred", "method", method, "reason", decision.Reason, "user", req.UserInfo.Username)
 	return review.TooManyRequests(d.message(ctx, pod, decision))

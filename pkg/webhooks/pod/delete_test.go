@@ -25,11 +25,11 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// deferrals are the demands that a webhook passes on: UID, method and actor.
+// deferrals are the requests that a webhook passes on: UID, method and actor.
 type deferrals []string
 
-func (p *deferrals) Defer(_ types.NamespacedName, uid types.UID, demand deferreddelete.Demand) {
-	*p = append(*p, fmt.Sprintf("%s %s %s", uid, demand.Method, demand.Actor))
+func (p *deferrals) Defer(_ types.NamespacedName, uid types.UID, request deferreddelete.Request) {
+	*p = append(*p, fmt.Sprintf("%s %s %s", uid, request.Method, request.Actor))
 }
 
 // reviewsOf returns a new metric of reviews.
