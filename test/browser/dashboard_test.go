@@ -73,6 +73,7 @@ func TestDashboard(t *testing.T) {
 	kubectl("label", "pod", "-l", "app=web", "demo.podops.dev/approved=true")
 	shown.await("pods have been unavailable", "window.unavailable > 0")
 	shown.await("the timeline has phases that ended", `document.querySelectorAll("#timeline .track span").length > 12`)
+	shown.awaitText("#timeline-legend", "PreCheck")
 	shown.moment("3-in-motion")
 
 	shown.awaitText("#state", "Complete")
@@ -83,6 +84,7 @@ func TestDashboard(t *testing.T) {
 
 	shown.narrow()
 	shown.await("the page fits a narrow screen", "document.documentElement.scrollWidth <= innerWidth")
+	shown.await("the header is small on a narrow screen", "document.querySelector('header').offsetHeight <= innerHeight / 6")
 	shown.moment("5-narrow")
 }
 

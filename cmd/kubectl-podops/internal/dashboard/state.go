@@ -18,7 +18,7 @@ const (
 	// maxWorkloads, maxPods and maxPodsOfWorkload bound a state, and with it the page.
 	maxWorkloads      = 200
 	maxPods           = 2000
-	maxPodsOfWorkload = 500
+	maxPodsOfWorkload = 1000 // 500 with a surge of 100 %
 )
 
 // State is the content of the page at one moment.

@@ -137,9 +137,14 @@ function figure(view) {
 
 function renderPhases(view) {
   bar(byId("phase-bar"), view);
-  keyed(byId("phase-legend"), inPhase(view), ([phase]) => phase,
+  legend(byId("phase-legend"), inPhase(view), ([phase, pods]) => `${phase} ${pods}`);
+}
+
+// legend shows the color of each phase, which is the first of an entry, with a text.
+function legend(list, entries, text) {
+  keyed(list, entries, ([phase]) => phase,
     ([phase]) => node("li", {}, node("span", { className: "swatch", data: { phase } }), node("span")),
-    (element, [phase, pods]) => write(element.lastElementChild, `${phase} ${pods}`));
+    (element, entry) => write(element.lastElementChild, text(entry)));
 }
 
 // reasons returns the withheld pods of a view by rule and reason, most pods first.
@@ -246,6 +251,8 @@ function renderTimeline(view) {
   write(byId("timeline-hint"), rows.length > 0
     ? "Phases of each pod since this dashboard began to watch, at most the last 30 minutes. The table below has the phases of now in words."
     : "No phase has changed since this dashboard began to watch.");
+  const phases = new Set(rows.flatMap((row) => row.spans.map((span) => span.phase)));
+  legend(byId("timeline-legend"), page.state.phases.filter((phase) => phases.has(phase)).map((phase) => [phase]), ([phase]) => phase);
   const items = rows.length > 0 ? [...rows, { axis: true }] : [];
   keyed(byId("timeline"), items, (row) => row.axis ? "axis" : row.uid,
     (row) => node("div", { className: "row" }, node("span", { className: row.axis ? "" : "pod mono" }), node("div", { className: row.axis ? "axis" : "track" })),
