@@ -17,8 +17,10 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -62,6 +64,7 @@ func TestDashboardAndAlertsOfTheDemo(t *testing.T) {
 	g.Eventually(t.Context(), func(g Gomega) {
 		g.Expect(scraped(t, server)).To(ContainElement("podops_build_info"))
 	}).WithTimeout(patience).WithPolling(200 * time.Millisecond).Should(Succeed())
+	createBudget(t, config)
 	from := time.Now()
 	demo.awaitFinished(t)
 	to := time.Now()
@@ -82,6 +85,27 @@ func TestDashboardAndAlertsOfTheDemo(t *testing.T) {
 		rules, err := server.Rules(t.Context())
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(stateOf(rules, "PodOpsDown")).To(Equal("pending"), "without a manager")
+	}).WithTimeout(patience).WithPolling(200 * time.Millisecond).Should(Succeed())
+}
+
+// createBudget creates a PodDisruptionBudget of the demo's pods once their namespace exists. It permits more
+// than the rule.
+func createBudget(t *testing.T, config *rest.Config) {
+	t.Helper()
+	clientset, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	half := intstr.FromString("50%")
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MaxUnavailable: &half, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+		},
+	}
+	NewWithT(t).Eventually(t.Context(), func() error {
+		_, err := clientset.PolicyV1().PodDisruptionBudgets("demo").Create(t.Context(), budget, metav1.CreateOptions{})
+		return err
 	}).WithTimeout(patience).WithPolling(200 * time.Millisecond).Should(Succeed())
 }
 
