@@ -62,6 +62,7 @@ func carryOut(text string) error {
 	attack, known := map[string]func(context.Context) error{
 		"modules": a.sendModules, "waiting-pods": a.makePodsWait, "large-selectors": a.sendLargeSelectors,
 		"large-blobs":      a.sendLargeBlobs,
+		"large-objects":    a.storeLargeObjects,
 		"names":            a.useNamesOnce,
 		"half-sent-bodies": a.sendHalfBodies, "handshakes": a.handshake, "forged-reviews": a.forgeReviews,
 	}[a.Attack]

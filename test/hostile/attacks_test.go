@@ -71,6 +71,19 @@ var _ = Describe("The neighbour of a hostile namespace keeps operating", Ordered
 		Expect(attacked.gaveWay(ctx)).To(BeNumerically(">", 0), "rounds must end early: the modules must be slow enough")
 	})
 
+	It("while large objects of other kinds are stored, and when it starts with them", func(ctx context.Context) {
+		namespace := attacked.namespace(ctx, "objects")
+		wait := attacked.start(ctx, order{Attack: "large-objects", Namespaces: []string{namespace}})
+		attacked.withstands(ctx, "large-objects", func() string {
+			sent := wait()
+			services := &corev1.ServiceList{}
+			Expect(attacked.admin.List(ctx, services, client.InNamespace(namespace), client.Limit(1))).To(Succeed())
+			Expect(services.Items).NotTo(BeEmpty(), "the API server must store them")
+			attacked.restart(ctx)
+			return sent
+		}, namespace)
+	})
+
 	It("while names of rules are used only once", func(ctx context.Context) {
 		attacked.survives(ctx, "names", attacked.namespace(ctx, "names"))
 		Expect(len(attacked.scrape(ctx))).To(BeNumerically("<", 1<<20), "bytes of /metrics")
@@ -173,6 +186,37 @@ func (a *attacker) makePodsWait(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	return nil
+}
+
+// largeObjects bounds the objects of each kind that storeLargeObjects stores.
+const largeObjects = 250
+
+// storeLargeObjects stores Services whose selectors have as many labels as fit into an object, and PodOperations with
+// large annotations. The manager caches both.
+func (a *attacker) storeLargeObjects(ctx context.Context) error {
+	selector := map[string]string{}
+	for i := range 40_000 {
+		selector[fmt.Sprintf("l%d", i)] = ""
+	}
+	return a.inParallel(ctx, 4, func(ctx context.Context, n int) error {
+		if n >= largeObjects {
+			<-ctx.Done()
+			return nil
+		}
+		meta := metav1.ObjectMeta{Namespace: a.Namespaces[0], Name: fmt.Sprintf("large-%d", n)}
+		service := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
+			ClusterIP: corev1.ClusterIPNone, Selector: selector, Ports: []corev1.ServicePort{{Port: 80}},
+		}}
+		if err := a.expectDenialOrSuccess(a.admin.Create(ctx, service)); err != nil {
+			return err
+		}
+		meta.Annotations = map[string]string{"note": strings.Repeat("x", 250_000)}
+		return a.expectDenialOrSuccess(a.admin.Create(ctx, &appsv1alpha1.PodOperation{ObjectMeta: meta, Spec: appsv1alpha1.PodOperationSpec{
+			Target:  appsv1alpha1.PodOperationTarget{Names: []string{"web"}},
+			Action:  appsv1alpha1.PodOperationAction{Type: appsv1alpha1.ActionRestart},
+			Suspend: true,
+		}}))
+	})
 }
 
 // manyValues returns as many values as fit into a request.
