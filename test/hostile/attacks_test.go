@@ -76,10 +76,15 @@ var _ = Describe("The neighbour of a hostile namespace keeps operating", Ordered
 		wait := attacked.start(ctx, order{Attack: "large-objects", Namespaces: []string{namespace}})
 		attacked.withstands(ctx, "large-objects", func() string {
 			sent := wait()
-			services := &corev1.ServiceList{}
-			Expect(attacked.admin.List(ctx, services, client.InNamespace(namespace), client.Limit(1))).To(Succeed())
-			Expect(services.Items).NotTo(BeEmpty(), "the API server must store them")
+			stored, err := strconv.Atoi(sent)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(attacked.admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "large-0"}, &corev1.Service{})).
+				To(Succeed(), "the API server must store them")
 			attacked.restart(ctx)
+			// As a whole, a Service takes 3 MiB, and a PodOperation a quarter.
+			peak, err := attacked.group.Peak()
+			Expect(err).NotTo(HaveOccurred())
+			Expect(peak>>20).To(BeNumerically("<", 256+stored/4), "MiB of memory for %d objects", stored)
 			return sent
 		}, namespace)
 	})
