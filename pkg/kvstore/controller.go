@@ -87,7 +87,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if outdated(err) {
 		return reconcile.Result{RequeueAfter: retryAfter}, nil
 	}
-	return reconcile.Result{RequeueAfter: decision.Wake}, err
+	if err != nil {
+		r.recordFailure(cluster, err)
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: decision.Wake}, nil
 }
 
 // outdated reports whether a write was rejected because an object has changed, or is held by PodOps. No user

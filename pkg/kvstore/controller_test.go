@@ -3,11 +3,14 @@ package kvstore_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	kvstorev1 "github.com/podops-dev/podops/apis/kvstore/v1"
 )
@@ -199,5 +202,24 @@ func TestADeletedClusterWithoutFinalizerIsLeft(t *testing.T) {
 	w.run()
 	if w.writes != before {
 		t.Errorf("%d writes", w.writes-before)
+	}
+}
+
+// TestADeletionWhoseBackupCannotBeginReportsWhy has a namespace in which no Job can be created.
+func TestADeletionWhoseBackupCannotBeginReportsWhy(t *testing.T) {
+	w := ready(t, 1)
+	w.must(w.api.Delete(t.Context(), w.cluster()))
+	w.forbidJobs = true
+	w.restart()
+	if _, err := w.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: "db"}}); err == nil {
+		t.Error("no error, so the operator does not try again")
+	}
+	select {
+	case event := <-w.events.Events:
+		if !strings.HasPrefix(event, "Warning Failing ") || !strings.Contains(event, "exceeded quota: jobs") {
+			t.Errorf("the event is %q", event)
+		}
+	default:
+		t.Error("no event")
 	}
 }

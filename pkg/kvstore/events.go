@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kvstorev1 "github.com/podops-dev/podops/apis/kvstore/v1"
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // Reasons of events on a KVStoreCluster.
@@ -17,7 +18,17 @@ const (
 	eventRolledBack     = "RolledBack"
 	eventBackupFailed   = "BackupFailed"
 	eventBackedUp       = "BackedUp"
+	eventFailing        = "Failing"
 )
+
+// maxEventBytes bounds the notes of events: the API server accepts 1024 bytes.
+const maxEventBytes = 1000
+
+// recordFailure records why a step cannot be taken, such as a quota. The status was written before: it reports the step as
+// in progress.
+func (r *Reconciler) recordFailure(cluster *kvstorev1.KVStoreCluster, err error) {
+	r.recorder.Eventf(cluster, nil, corev1.EventTypeWarning, eventFailing, eventFailing, "%s", text.Line(err.Error(), maxEventBytes))
+}
 
 // record records events for changes of the status that a user waits for.
 func (r *Reconciler) record(cluster *kvstorev1.KVStoreCluster, before, after *kvstorev1.KVStoreClusterStatus) {

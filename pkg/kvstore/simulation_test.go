@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -48,7 +49,10 @@ type simulation struct {
 	leader  string
 	members map[string]bool
 	unseen  bool // the store was not observed yet
-	uids    int
+
+	forbidJobs bool // no Job can be created
+	events     *events.FakeRecorder
+	uids       int
 
 	// calls and writes of operators; all calls after the last fail. If lost is true, the last call
 	// takes effect, and its result is lost.
@@ -93,6 +97,9 @@ func (w *simulation) restart() {
 			return w.call(false, func() error { return c.List(ctx, l, opts...) })
 		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if _, isJob := o.(*batchv1.Job); isJob && w.forbidJobs {
+				return apierrors.NewForbidden(batchv1.Resource("jobs"), o.GetName(), errors.New("exceeded quota: jobs"))
+			}
 			return w.call(true, func() error { return c.Create(ctx, o, opts...) })
 		},
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
@@ -108,8 +115,9 @@ func (w *simulation) restart() {
 			return w.call(true, func() error { return c.SubResource(sub).Update(ctx, o, opts...) })
 		},
 	})
+	w.events = events.NewFakeRecorder(1000)
 	w.Reconciler = kvstore.New(c, w, plan.Settings{Image: "my-repo/kvstore", BackupTarget: "http://backup", ProgressDeadline: 10 * time.Minute},
-		events.NewFakeRecorder(1000), w.clock)
+		w.events, w.clock)
 }
 
 // call makes a call of an operator.
