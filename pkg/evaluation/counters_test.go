@@ -10,7 +10,7 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// TestCountersShowToWhichRequestsARuleApplied: a typing error in conditions must not look like a rule that was
+// TestCountersShowToWhichRequestsARuleApplied matters because a typing error in conditions must not look like a rule that was
 // evaluated and never withheld a request.
 func TestCountersShowToWhichRequestsARuleApplied(t *testing.T) {
 	entry := appsv1alpha1.TransitionRule{Name: "approved", Conditions: []string{"delete"}, LabelCheck: &appsv1alpha1.LabelCheck{}}

@@ -94,7 +94,7 @@ func (e *Evaluator) verdictsOf(run *moduleRun, w *evaluating) []rule.Verdict {
 	return run.verdicts
 }
 
-// errNamespaceUnseen: the watch has not delivered the namespace yet. Evaluated as a namespace without
+// errNamespaceUnseen means that the watch has not delivered the namespace yet. Evaluated as a namespace without
 // labels it might let pods pass.
 var errNamespaceUnseen = errors.New("the namespace has not been seen yet")
 

@@ -11,7 +11,7 @@ import (
 	"github.com/podops-dev/podops/pkg/explain"
 )
 
-// TestEverySituationIsDocumented: each reason prints the anchor of its section.
+// TestEverySituationIsDocumented matters because each reason prints the anchor of its section.
 func TestEverySituationIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/explain.md")
 	if err != nil {

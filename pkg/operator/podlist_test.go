@@ -47,7 +47,7 @@ func decodeProtobuf(t testing.TB, data []byte, into runtime.Object) {
 	}
 }
 
-// TestPrunedPodsAreSlimPods: slimPod leaves the same of a pruned pod as of the whole pod, and only of its
+// TestPrunedPodsAreSlimPods shows that slimPod leaves the same of a pruned pod as of the whole pod, and only of its
 // containers less than was decoded.
 func TestPrunedPodsAreSlimPods(t *testing.T) {
 	filled, restarted := &corev1.Pod{}, production()

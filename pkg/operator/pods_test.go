@@ -77,7 +77,7 @@ func paths(of reflect.Type, prefix string, depth int) []string {
 	return found
 }
 
-// TestSlimPodKeepsWhatWebhookRulesMaySend: each path that a rule may name has the same value.
+// TestSlimPodKeepsWhatWebhookRulesMaySend shows that each path that a rule may name has the same value.
 func TestSlimPodKeepsWhatWebhookRulesMaySend(t *testing.T) {
 	full := &corev1.Pod{}
 	fill(reflect.ValueOf(full).Elem(), 4)

@@ -396,7 +396,7 @@ func TestOwnersThatAreNotCounted(t *testing.T) {
 	}
 }
 
-// TestAHostileNamespaceDelaysOnlyItself: with more owners and kinds than allowed, all of them slow, and pods
+// TestAHostileNamespaceDelaysOnlyItself shows this with more owners and kinds than allowed, all of them slow, and pods
 // that come and go.
 func TestAHostileNamespaceDelaysOnlyItself(t *testing.T) {
 	withFixture(t, func(t *testing.T, w *fixture) {

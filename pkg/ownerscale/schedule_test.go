@@ -194,7 +194,7 @@ func TestANamespaceHasAFewKindsAndOwners(t *testing.T) {
 	}
 }
 
-// TestTheReadsOfOneNamespaceDelayNoOtherOne: with any reads of a namespace, an owner of another namespace is
+// TestTheReadsOfOneNamespaceDelayNoOtherOne shows that with any reads of a namespace, an owner of another namespace is
 // read as soon as one of the reads in progress ends.
 func TestTheReadsOfOneNamespaceDelayNoOtherOne(t *testing.T) {
 	s := newSchedule()
@@ -233,7 +233,7 @@ func TestTheReadsOfOneNamespaceDelayNoOtherOne(t *testing.T) {
 	}
 }
 
-// TestScheduleProperties: for events of any kind in any order, the bounds hold, no owner is read twice at a
+// TestScheduleProperties shows that for events of any kind in any order, the bounds hold, no owner is read twice at a
 // time, and once nothing changes any more each admitted owner is read after its last change, and nothing is
 // kept of owners that no longer exist.
 func TestScheduleProperties(t *testing.T) {

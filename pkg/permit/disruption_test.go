@@ -101,7 +101,7 @@ func TestAWaivedRuleDeniesNothing(t *testing.T) {
 	}
 }
 
-// TestARefusedRequestWaivesNothing: the denial of a waived rule is of no interest then.
+// TestARefusedRequestWaivesNothing matters because the denial of a waived rule is of no interest then.
 func TestARefusedRequestWaivesNothing(t *testing.T) {
 	c := waived(waiting("a", 1))
 	c = under(c, "x/full")

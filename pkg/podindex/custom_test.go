@@ -37,7 +37,7 @@ func (x *index) fact() *rule.PodFact {
 	return pods[0]
 }
 
-// TestFactsOfAPod: every field that custom rules see is filled.
+// TestFactsOfAPod shows that every field that custom rules see is filled.
 func TestFactsOfAPod(t *testing.T) {
 	x := newIndex(t)
 	x.SetRule(x.rule("r"))
@@ -88,7 +88,7 @@ func TestAvailableSince(t *testing.T) {
 	}
 }
 
-// TestPods: they are all that a rule selects and that may yet serve, for the rules that
+// TestPods shows that they are all that a rule selects and that may yet serve, for the rules that
 // request them.
 func TestPods(t *testing.T) {
 	x := newIndex(t)

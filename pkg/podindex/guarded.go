@@ -11,10 +11,10 @@ import (
 type gap string
 
 const (
-	// gapMirror: only the kubelet stops the mirror pod of a static pod.
+	// gapMirror means that only the kubelet stops the mirror pod of a static pod.
 	gapMirror gap = "mirror"
 
-	// gapGate: without the readiness gate only finalizers keep traffic off the pod.
+	// gapGate means that without the readiness gate only finalizers keep traffic off the pod.
 	gapGate gap = "gate"
 )
 

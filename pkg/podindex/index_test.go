@@ -206,7 +206,7 @@ func TestReservations(t *testing.T) {
 	}
 }
 
-// TestAPodThatReplacesAnother: pods count by UID, so a new pod of the same name is
+// TestAPodThatReplacesAnother shows that pods count by UID, so a new pod of the same name is
 // another pod, in either order of the two events.
 func TestAPodThatReplacesAnother(t *testing.T) {
 	old := waitingPod("web-0").UID("old").Label("app", "web").Obj()
@@ -258,7 +258,7 @@ func TestSelector(t *testing.T) {
 	}
 }
 
-// TestRulesInAnyOrderOfEvents: the response to a write may come before the event, and after
+// TestRulesInAnyOrderOfEvents has responses to writes before their events, and after
 // the event of a deletion.
 func TestRulesInAnyOrderOfEvents(t *testing.T) {
 	key := types.NamespacedName{Namespace: "default", Name: "r"}

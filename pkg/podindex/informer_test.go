@@ -254,7 +254,7 @@ func TestInformerTransformsPods(t *testing.T) {
 	}
 }
 
-// TestIndexIsAheadOfHandlers: when a handler gets an event, the index has it.
+// TestIndexIsAheadOfHandlers shows that when a handler gets an event, the index has it.
 func TestIndexIsAheadOfHandlers(t *testing.T) {
 	const pods = 200
 	server := newPodServer()

@@ -49,7 +49,7 @@ func TestNotifies(t *testing.T) {
 	}
 }
 
-// TestGenerationIsPartOfARequest: a verdict counts for one value of the label only.
+// TestGenerationIsPartOfARequest shows that a verdict counts for one value of the label only.
 func TestGenerationIsPartOfARequest(t *testing.T) {
 	x := newIndex(t)
 	since := builders.Epoch.Add(time.Minute)

@@ -25,7 +25,7 @@ func relabelled(owner podindex.Owner, labels map[string]string) podindex.Owner {
 	return owner
 }
 
-// TestDesired: rules select app=web.
+// TestDesired has rules that select app=web.
 func TestDesired(t *testing.T) {
 	leaving := workload("sts", "", 5)
 	leaving.Terminating = true

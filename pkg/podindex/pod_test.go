@@ -44,7 +44,7 @@ func TestSkipRules(t *testing.T) {
 	}
 }
 
-// TestVersionOfFacts: verdicts are remembered by the version of the facts, so it moves
+// TestVersionOfFacts matters because verdicts are remembered by the version of the facts, so it moves
 // with the fields that rules can see, and with no other field.
 func TestVersionOfFacts(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -84,7 +84,7 @@ func TestVersionOfFacts(t *testing.T) {
 	}
 }
 
-// TestVersionOfAPodThatComesBack: nothing of a pod that left is remembered.
+// TestVersionOfAPodThatComesBack shows that nothing of a pod that left is remembered.
 func TestVersionOfAPodThatComesBack(t *testing.T) {
 	x := newIndex(t)
 	pod := waitingPod("p").Obj()

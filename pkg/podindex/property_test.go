@@ -324,7 +324,7 @@ func (c *cluster) recountDesired(namespace string, byOwner map[types.UID]int, se
 	return desired
 }
 
-// checkNamespaces: nothing is kept of a namespace in which nothing is left.
+// checkNamespaces checks that nothing is kept of a namespace in which nothing is left.
 func (c *cluster) checkNamespaces(t *rapid.T) {
 	used := map[string]bool{}
 	for _, pod := range c.pods {
@@ -341,7 +341,7 @@ func (c *cluster) checkNamespaces(t *rapid.T) {
 	}
 }
 
-// isOffTraffic: the gate is False, or an operation on the pod has ended and the pod is not
+// isOffTraffic reports whether the gate is False, or an operation on the pod has ended and the pod is not
 // available again. No other pod of drawPod is.
 func isOffTraffic(pod *corev1.Pod) bool {
 	_, finished := pod.Labels[appsv1alpha1.OperatedLabelPrefix+"/b"]

@@ -239,7 +239,7 @@ func TestARuleInheritsTheRecordOfItsName(t *testing.T) {
 	}
 }
 
-// TestARuleDeletedBeforeItsPodsWereSeen: the view of pods may be behind that of rules, or not
+// TestARuleDeletedBeforeItsPodsWereSeen matters because the view of pods may be behind that of rules, or not
 // listed yet. The rule holds the pods that come nevertheless, and hands over its record.
 func TestARuleDeletedBeforeItsPodsWereSeen(t *testing.T) {
 	key := types.NamespacedName{Namespace: "default", Name: "r"}

@@ -20,7 +20,7 @@ func revised(uid types.UID, created, revision, pods int) podindex.Owner {
 	return owner
 }
 
-// TestTheStateOfARevisionFollowsItsWorkload: rs-1, rs-2 and rs-3 were created in this order.
+// TestTheStateOfARevisionFollowsItsWorkload has ReplicaSets rs-1, rs-2 and rs-3, created in this order.
 func TestTheStateOfARevisionFollowsItsWorkload(t *testing.T) {
 	type states map[types.UID]rule.RevisionState
 	for name, c := range map[string]struct {
@@ -85,7 +85,7 @@ func TestTheRevisionOfAStatefulSetIsThatOfThePod(t *testing.T) {
 	}
 }
 
-// TestAChangeOfTheRevisionIsAChangeOfThePod: verdicts are cached by the version of a pod.
+// TestAChangeOfTheRevisionIsAChangeOfThePod matters because verdicts are cached by the version of a pod.
 func TestAChangeOfTheRevisionIsAChangeOfThePod(t *testing.T) {
 	x := newIndex(t)
 	x.SetOwner(workload("deploy", "", 3))

@@ -105,7 +105,7 @@ func TestDesiredByScale(t *testing.T) {
 	}
 }
 
-// TestARecordHasTheDesiredNumber: when the scale cannot be read any more, the number of the last permit is that
+// TestARecordHasTheDesiredNumber shows that when the scale cannot be read any more, the number of the last permit is that
 // of the scale then.
 func TestARecordHasTheDesiredNumber(t *testing.T) {
 	x := newIndex(t)

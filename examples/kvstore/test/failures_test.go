@@ -121,7 +121,7 @@ func (c *cluster) restart(p *process, version string) {
 // tests in which leadership moves on request only, and no member is killed.
 func patientElection() []string { return []string{"--election-timeout", "5s"} }
 
-// TestNoAttemptFailsWhileLeadershipMoves: members hold requests back during the change.
+// TestNoAttemptFailsWhileLeadershipMoves shows that members hold requests back during the change.
 func TestNoAttemptFailsWhileLeadershipMoves(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)

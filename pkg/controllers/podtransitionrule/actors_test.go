@@ -16,7 +16,7 @@ import (
 
 func anyPod(*corev1.Pod) bool { return true }
 
-// isAllowed: some operation of the pod may go on.
+// isAllowed reports whether some operation of the pod may go on.
 func isAllowed(pod *corev1.Pod) bool { return len(idsWith(pod, appsv1alpha1.OperateLabelPrefix)) > 0 }
 
 // idsWith are the ids that carry a label, sorted.

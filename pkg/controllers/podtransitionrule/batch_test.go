@@ -15,7 +15,7 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// TestBatchesAreGathered: pods that begin to wait one by one share the writes of the record, and no
+// TestBatchesAreGathered shows that pods that begin to wait one by one share the writes of the record, and no
 // pod waits for longer than the interval.
 func TestBatchesAreGathered(t *testing.T) {
 	s := newHarness(t, opa.Options{})
@@ -43,7 +43,7 @@ func TestBatchesAreGathered(t *testing.T) {
 	expect("when the interval is over", 400*time.Millisecond, 1, names(1, 3), 0)
 }
 
-// TestOnlyRecordsAreGathered: a permit that needs no record does not wait for the next batch, and nor
+// TestOnlyRecordsAreGathered shows that a permit that needs no record does not wait for the next batch, and nor
 // does a pod whose record is written.
 func TestOnlyRecordsAreGathered(t *testing.T) {
 	s := newHarness(t, opa.Options{})
@@ -68,7 +68,7 @@ func TestOnlyRecordsAreGathered(t *testing.T) {
 	}
 }
 
-// TestPodTransitionRulesHaveBatchesOfTheirOwn: each PodTransitionRule has an interval of its own, and a
+// TestPodTransitionRulesHaveBatchesOfTheirOwn shows that each PodTransitionRule has an interval of its own, and a
 // deleted one leaves nothing in memory.
 func TestPodTransitionRulesHaveBatchesOfTheirOwn(t *testing.T) {
 	s := newHarness(t, opa.Options{})
@@ -97,7 +97,7 @@ func TestPodTransitionRulesHaveBatchesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestAFullRoundIsNotPutOff: while rounds have no time for every pod, or records no room, each
+// TestAFullRoundIsNotPutOff shows that while rounds have no time for every pod, or records no room, each
 // round has its batch. A pod that had its turn in one that is put off might have none again.
 func TestAFullRoundIsNotPutOff(t *testing.T) {
 	s := newHarness(t, opa.Options{})

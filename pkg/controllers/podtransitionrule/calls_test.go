@@ -165,7 +165,7 @@ func TestAnApproval(t *testing.T) {
 	s.expectPermitted("approved", "web-000", "web-002")
 }
 
-// TestAPolledApproval: a restart goes on polling, and posts nothing again.
+// TestAPolledApproval shows that a restart goes on polling, and posts nothing again.
 func TestAPolledApproval(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.rules("web", webhookRule("approval", true))
@@ -191,7 +191,7 @@ func TestAPolledApproval(t *testing.T) {
 	next.expectPermitted("all are approved", "web-001")
 }
 
-// TestTasksOfTwoRulesMayHaveOneID: the ids of services are only unique among the tasks of one rule.
+// TestTasksOfTwoRulesMayHaveOneID matters because the ids of services are only unique among the tasks of one rule.
 func TestTasksOfTwoRulesMayHaveOneID(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.rules("web", webhookRule("capacity", true), webhookRule("security", true))
@@ -214,7 +214,7 @@ func TestTasksOfTwoRulesMayHaveOneID(t *testing.T) {
 	s.expectPermitted("after the approval of both", "web-000")
 }
 
-// TestARuleThatLosesItsPoll: a task that is polled ends with the version of the rule that polled it.
+// TestARuleThatLosesItsPoll shows that a task that is polled ends with the version of the rule that polled it.
 func TestARuleThatLosesItsPoll(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.rules("web", webhookRule("approval", true))
@@ -239,7 +239,7 @@ func TestARuleThatLosesItsPoll(t *testing.T) {
 	s.expectPermitted("by the answer to the edited rule", "web-000")
 }
 
-// TestARestartDuringAPost: it is unknown whether the service has seen it, so it is called
+// TestARestartDuringAPost matters because it is unknown whether the service has seen it, so it is called
 // again later, under another id.
 func TestARestartDuringAPost(t *testing.T) {
 	s := newHarness(t, opa.Options{})
@@ -261,7 +261,7 @@ func TestARestartDuringAPost(t *testing.T) {
 	}
 }
 
-// TestACallIsMadeOnlyWhenStatusHasIt: a status that cannot be written makes no call.
+// TestACallIsMadeOnlyWhenStatusHasIt shows that a status that cannot be written makes no call.
 func TestACallIsMadeOnlyWhenStatusHasIt(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.rules("web", webhookRule("approval", false))
@@ -274,7 +274,7 @@ func TestACallIsMadeOnlyWhenStatusHasIt(t *testing.T) {
 	s.expectCalls("when it is written", "POST web-000")
 }
 
-// TestAServiceWhoseCircuitBreakerIsOpen: its rules have a result with the first write, and it is called
+// TestAServiceWhoseCircuitBreakerIsOpen shows that its rules have a result with the first write, and it is called
 // about again like after every failure.
 func TestAServiceWhoseCircuitBreakerIsOpen(t *testing.T) {
 	s := newHarness(t, opa.Options{})
@@ -301,7 +301,7 @@ func TestAServiceWhoseCircuitBreakerIsOpen(t *testing.T) {
 	s.expectCalls("later", "POST web-000")
 }
 
-// TestManyRulesOfAServiceWhoseCircuitBreakerIsOpen: they are dealt with a little at a time, each once, so
+// TestManyRulesOfAServiceWhoseCircuitBreakerIsOpen shows that they are dealt with a little at a time, each once, so
 // that rules of other services need not wait.
 func TestManyRulesOfAServiceWhoseCircuitBreakerIsOpen(t *testing.T) {
 	const objects = 3
@@ -322,7 +322,7 @@ func TestManyRulesOfAServiceWhoseCircuitBreakerIsOpen(t *testing.T) {
 	s.expectCalls("while it is open")
 }
 
-// TestAHalfOpenCircuitBreaker: a rule without calls takes no probe, and a rule with calls sends
+// TestAHalfOpenCircuitBreaker shows that a rule without calls takes no probe, and a rule with calls sends
 // one POST, for any number of waiting pods.
 func TestAHalfOpenCircuitBreaker(t *testing.T) {
 	s := newHarness(t, opa.Options{})
@@ -353,7 +353,7 @@ func TestAHalfOpenCircuitBreaker(t *testing.T) {
 	}
 }
 
-// TestIgnoreDoesNotOverruleAnAnswer: a service that has answered no and cannot be reached any more has answered
+// TestIgnoreDoesNotOverruleAnAnswer shows that a service that has answered no and cannot be reached any more has answered
 // no, also to a manager that was restarted since.
 func TestIgnoreDoesNotOverruleAnAnswer(t *testing.T) {
 	for name, answer := range map[string]webhooktask.PostAnswer{
@@ -397,7 +397,7 @@ func TestNoCallIsMadeAboutAPodThatAnotherRuleWithholds(t *testing.T) {
 	s.expectCalls("now it is", "POST web-000")
 }
 
-// TestFailurePolicy: a request without an answer passes with Ignore, and waits with Fail.
+// TestFailurePolicy shows that a request without an answer passes with Ignore, and waits with Fail.
 func TestFailurePolicy(t *testing.T) {
 	for policy, want := range map[appsv1alpha1.FailurePolicy][]string{
 		appsv1alpha1.FailurePolicyFail: {}, appsv1alpha1.FailurePolicyIgnore: {"web-000"},

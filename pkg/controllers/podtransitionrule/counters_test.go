@@ -8,7 +8,7 @@ import (
 	"github.com/podops-dev/podops/pkg/opa"
 )
 
-// TestSelecting: a selector with a typing error is no different from others but for the pods.
+// TestSelecting shows that a selector with a typing error is no different from others but for the pods.
 func TestSelecting(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.rules("web", labelled("approved", "approved"))

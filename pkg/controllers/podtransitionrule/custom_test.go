@@ -102,7 +102,7 @@ func TestCustomRules(t *testing.T) {
 	}
 }
 
-// TestARuleReadsThePermitsBeforeIt: of two pods of one shard that wait at once only one
+// TestARuleReadsThePermitsBeforeIt shows that of two pods of one shard that wait at once only one
 // is permitted, with any verdicts of the rule on each pod alone.
 func TestARuleReadsThePermitsBeforeIt(t *testing.T) {
 	const onePerShard = `deny contains "another pod of the shard is on its way" if {
@@ -128,7 +128,7 @@ func TestARuleReadsThePermitsBeforeIt(t *testing.T) {
 	}
 }
 
-// TestARateLimitCountsItsOwnRound: N permits in a window, even if more wait at once, and
+// TestARateLimitCountsItsOwnRound shows that a rule permits N pods in a window, even if more wait at once, and
 // the rest when the window has passed.
 func TestARateLimitCountsItsOwnRound(t *testing.T) {
 	const twoAMinute = `deny contains {"message": "two a minute", "retry_after_seconds": 20} if {
@@ -155,7 +155,7 @@ func TestARateLimitCountsItsOwnRound(t *testing.T) {
 	}
 }
 
-// TestATrialCountsThePodsThatEnforcementBlocks: the counts of DryRun equal the counts of Enforce.
+// TestATrialCountsThePodsThatEnforcementBlocks shows that the counts of DryRun equal the counts of Enforce.
 func TestATrialCountsThePodsThatEnforcementBlocks(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.rules("web", enforced(labelled("approved", "approved"), appsv1alpha1.EnforcementDryRun))

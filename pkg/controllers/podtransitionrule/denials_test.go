@@ -42,7 +42,7 @@ func (h *timed) Evaluate(
 	return result, nil
 }
 
-// TestPodsThatWereNotReachedComeFirst: with more pods than a round has time for, every pod is
+// TestPodsThatWereNotReachedComeFirst shows that with more pods than a round has time for, every pod is
 // evaluated in turn, and the pods in between keep their reason.
 func TestPodsThatWereNotReachedComeFirst(t *testing.T) {
 	s := newHarness(t, opa.Options{})
@@ -69,7 +69,7 @@ func TestPodsThatWereNotReachedComeFirst(t *testing.T) {
 	}
 }
 
-// TestANamespaceThatWasNotSeenPermitsNoPod: it is not evaluated as one without labels.
+// TestANamespaceThatWasNotSeenPermitsNoPod shows that it is not evaluated as one without labels.
 func TestANamespaceThatWasNotSeenPermitsNoPod(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.rules("web", inline("mine", `deny contains "an alert is on" if input.namespace.labels.alert`))

@@ -91,7 +91,7 @@ func TestBothLimitsHold(t *testing.T) {
 	}
 }
 
-// TestAnUnreadyPodTakesNoDisruption: it is not healthy, and the eviction API decides about it by the
+// TestAnUnreadyPodTakesNoDisruption matters because it is not healthy, and the eviction API decides about it by the
 // unhealthyPodEvictionPolicy.
 func TestAnUnreadyPodTakesNoDisruption(t *testing.T) {
 	s := newHarness(t, opa.Options{})
@@ -103,7 +103,7 @@ func TestAnUnreadyPodTakesNoDisruption(t *testing.T) {
 	}
 }
 
-// TestAStatusThatDoesNotCountWithholds: the eviction API rejects the eviction then, too.
+// TestAStatusThatDoesNotCountWithholds matters because the eviction API rejects the eviction then, too.
 func TestAStatusThatDoesNotCountWithholds(t *testing.T) {
 	stale, failed := pdb("web", 1, 3, 3), pdb("web", 1, 3, 3)
 	stale.Generation = 2
@@ -143,7 +143,7 @@ func TestAPodSkipsAPodDisruptionBudgetByName(t *testing.T) {
 	}
 }
 
-// TestPodsWithoutTheControlLabelCountOnceTheStatusHasSettled: the status is the only source for them, and it may
+// TestPodsWithoutTheControlLabelCountOnceTheStatusHasSettled matters because the status is the only source for them, and it may
 // be older than the pods.
 func TestPodsWithoutTheControlLabelCountOnceTheStatusHasSettled(t *testing.T) {
 	s := newHarness(t, opa.Options{})
@@ -162,7 +162,7 @@ func TestPodsWithoutTheControlLabelCountOnceTheStatusHasSettled(t *testing.T) {
 	}
 }
 
-// TestADeletedPodIsNoPodWithoutTheControlLabel: the status still counts it as healthy.
+// TestADeletedPodIsNoPodWithoutTheControlLabel matters because the status still counts it as healthy.
 func TestADeletedPodIsNoPodWithoutTheControlLabel(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.disruptionBudget(pdb("web", 2, 3, 3))
@@ -179,7 +179,7 @@ func TestADeletedPodIsNoPodWithoutTheControlLabel(t *testing.T) {
 	}
 }
 
-// TestAWriteThatFailedMayHaveHappened: its pod counts until the watch delivers it.
+// TestAWriteThatFailedMayHaveHappened shows that its pod counts until the watch delivers it.
 func TestAWriteThatFailedMayHaveHappened(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.disruptionBudget(pdb("web", 2, 3, 3))
@@ -196,7 +196,7 @@ func TestAWriteThatFailedMayHaveHappened(t *testing.T) {
 	}
 }
 
-// TestAPodDisruptionBudgetOfOthersChangesNothing: its changes cause no round, and it is in no snapshot.
+// TestAPodDisruptionBudgetOfOthersChangesNothing shows that its changes cause no round, and it is in no snapshot.
 func TestAPodDisruptionBudgetOfOthersChangesNothing(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	other := pdb("other", 3, 3, 3)

@@ -63,7 +63,7 @@ func (c *clockwork) run(t *rapid.T) {
 	}
 }
 
-// expectScheduled: at the end of a round everything that is due is under way, and for everything that
+// expectScheduled checks that at the end of a round everything that is due is under way, and for everything that
 // will be there is a timer.
 func (c *clockwork) expectScheduled(t *rapid.T) {
 	for _, state := range c.object("web").Status.RuleStates {
@@ -177,7 +177,7 @@ func TestNothingIsDueAndUnscheduled(t *testing.T) {
 	})
 }
 
-// TestATaskIsPolledInTheRoundThatStoresIt: with a short timeout there would be no poll at all.
+// TestATaskIsPolledInTheRoundThatStoresIt matters because with a short timeout there would be no poll at all.
 func TestATaskIsPolledInTheRoundThatStoresIt(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.rules("web", webhookRule("approval", true))
@@ -192,7 +192,7 @@ func TestATaskIsPolledInTheRoundThatStoresIt(t *testing.T) {
 	s.expectCalls("with the answer", "GET t1")
 }
 
-// TestARejectionWithoutPollIsRetriedSteadily: a rejection is an answer and no failure.
+// TestARejectionWithoutPollIsRetriedSteadily matters because a rejection is an answer and no failure.
 func TestARejectionWithoutPollIsRetriedSteadily(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.rules("web", webhookRule("approval", false))

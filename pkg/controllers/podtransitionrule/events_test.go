@@ -40,7 +40,7 @@ func relabel(s *harness, name, key, value string) {
 
 const approvedMissing = `Normal Withheld operation upgrade of id a waits for rule web/approved: label approved is missing, "yes" is required (LabelMismatch)`
 
-// TestAPodThatIsHeldHasOneEvent: after ten seconds, with the first of its reasons; for
+// TestAPodThatIsHeldHasOneEvent shows that the event comes after ten seconds, with the first of its reasons; for
 // another first reason again, once a minute at most.
 func TestAPodThatIsHeldHasOneEvent(t *testing.T) {
 	s := newHarness(t, opa.Options{})
@@ -67,7 +67,7 @@ func TestAPodThatIsHeldHasOneEvent(t *testing.T) {
 	expectEvents(t, s, "and for another event too soon")
 }
 
-// TestARestartRecordsNothingAgain: 100 pods that wait have annotations with their recorded reasons.
+// TestARestartRecordsNothingAgain has 100 pods that wait, whose annotations have their recorded reasons.
 func TestARestartRecordsNothingAgain(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.rules("web", labelled("approved", "approved"), labelled("checked", "checked"))
@@ -88,7 +88,7 @@ func TestARestartRecordsNothingAgain(t *testing.T) {
 	expectEvents(t, restarted, "after a restart")
 }
 
-// TestManyRulesAreOneEvent: 15 PodTransitionRules of 64 rules, and one event for each pod.
+// TestManyRulesAreOneEvent has 15 PodTransitionRules of 64 rules, and one event for each pod.
 // What the pod carries is bounded, too.
 func TestManyRulesAreOneEvent(t *testing.T) {
 	s := newHarness(t, opa.Options{})
@@ -129,7 +129,7 @@ func TestManyRulesAreOneEvent(t *testing.T) {
 	}
 }
 
-// TestAWarningComesWithThePermit: that is when the rule would have held the pod back.
+// TestAWarningComesWithThePermit matters because that is when the rule would have held the pod back.
 func TestAWarningComesWithThePermit(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.rules("web", labelled("approved", "approved"))
@@ -237,7 +237,7 @@ func TestARolloutThatIsHeldHasOneEvent(t *testing.T) {
 	expect(restarted, "another rollout", strings.Replace(held, "3 pods wait", "1 pod waits", 1))
 }
 
-// TestFailuresAreWarnings: a rule that cannot be evaluated is, and one that denies is not.
+// TestFailuresAreWarnings shows that the event of a rule that cannot be evaluated is a warning, and of a rule that denies is not.
 func TestFailuresAreWarnings(t *testing.T) {
 	for code, want := range map[rule.Code]string{
 		rule.CodeNoRoom: corev1.EventTypeNormal, rule.CodeLabelMismatch: corev1.EventTypeNormal, rule.CodeDenied: corev1.EventTypeNormal,

@@ -105,7 +105,7 @@ func TestAHoldReleasesItsPodWhenItsTimeIsOver(t *testing.T) {
 	}
 }
 
-// TestAReleasedPodWaitsForOtherRules: a PodTransitionRule with a bound releases its own rules only.
+// TestAReleasedPodWaitsForOtherRules shows that a PodTransitionRule with a bound releases its own rules only.
 func TestAReleasedPodWaitsForOtherRules(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.rules("bounded", labelled("approved", "approved"))
@@ -234,7 +234,7 @@ func TestBreakGlassShowsAsACondition(t *testing.T) {
 	}
 }
 
-// TestAWaivedPodTakesItsSlot: the pods that are not exempt keep their limit.
+// TestAWaivedPodTakesItsSlot shows that the pods that are not exempt keep their limit.
 func TestAWaivedPodTakesItsSlot(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.rules("web", atMostUnavailable("most", "1"))
@@ -277,7 +277,7 @@ func TestTheNamespaceOfTheManagerBreaksTheGlassOfAll(t *testing.T) {
 	expect("namespace of the manager deleted", "", "")
 }
 
-// TestARuleExemptsRevisions: of pods that are being replaced, the pods of an abandoned revision come from
+// TestARuleExemptsRevisions has pods that are being replaced, of which the pods of an abandoned revision come from
 // rs-2.
 func TestARuleExemptsRevisions(t *testing.T) {
 	for exempt, want := range map[appsv1alpha1.ExemptRevisions][]string{

@@ -11,7 +11,7 @@ import (
 	"github.com/podops-dev/podops/pkg/opa"
 )
 
-// TestDetails: a pod that waits for long carries why, in the form that deployed clients
+// TestDetails shows that a pod that waits for long carries why, in the form that deployed clients
 // read, and no longer than it waits.
 func TestDetails(t *testing.T) {
 	s := newHarness(t, opa.Options{})

@@ -92,13 +92,13 @@ func mustAtoi(text string) int {
 	return n
 }
 
-// isServing: the pod counts as available.
+// isServing reports whether the pod counts as available.
 func isServing(pod *corev1.Pod) bool {
 	_, marked := pod.Labels[appsv1alpha1.ServiceAvailableLabelKey]
 	return marked && isThere(pod) && sim.IsTrue(pod, corev1.PodReady)
 }
 
-// isThere: the pod counts as one of the selected pods.
+// isThere reports whether the pod counts as one of the selected pods.
 func isThere(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded
 }

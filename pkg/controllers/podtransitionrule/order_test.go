@@ -27,7 +27,7 @@ func (a attended) WriteStatus(ctx context.Context, object *appsv1alpha1.PodTrans
 	return a.StatusWriter.WriteStatus(ctx, object)
 }
 
-// TestNoObjectWaitsForTheCallsOfAnother: statuses with calls are written at once. Here none
+// TestNoObjectWaitsForTheCallsOfAnother shows that statuses with calls are written at once. Here none
 // is written before all have begun.
 func TestNoObjectWaitsForTheCallsOfAnother(t *testing.T) {
 	const objects = 8
@@ -57,7 +57,7 @@ func TestNoObjectWaitsForTheCallsOfAnother(t *testing.T) {
 	}
 }
 
-// TestHumanReadableStatusIsWrittenLast: a status that has changed, but that no pod waits for,
+// TestHumanReadableStatusIsWrittenLast shows that a status that has changed, but that no pod waits for,
 // comes after the calls and the permits of the round.
 func TestHumanReadableStatusIsWrittenLast(t *testing.T) {
 	s := newHarness(t, opa.Options{})
@@ -87,7 +87,7 @@ func TestHumanReadableStatusIsWrittenLast(t *testing.T) {
 	}
 }
 
-// TestHumanReadableStatusIsWrittenALittleAtATime: a round does not last longer because many
+// TestHumanReadableStatusIsWrittenALittleAtATime shows that a round does not last longer because many
 // statuses have changed, and all of them are written in the end.
 func TestHumanReadableStatusIsWrittenALittleAtATime(t *testing.T) {
 	const objects = 3
@@ -108,7 +108,7 @@ func TestHumanReadableStatusIsWrittenALittleAtATime(t *testing.T) {
 	}
 }
 
-// TestObjectsTakeTurns: with news of all of them in every round, none is left out.
+// TestObjectsTakeTurns shows that with news of all of them in every round, none is left out.
 func TestObjectsTakeTurns(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	for _, name := range []string{"a", "b", "c"} {
@@ -127,7 +127,7 @@ func TestObjectsTakeTurns(t *testing.T) {
 	}
 }
 
-// TestCallsThatFailedAreWrittenOneAtATime: a service that gives up leaves many rules with the
+// TestCallsThatFailedAreWrittenOneAtATime shows that a service that gives up leaves many rules with the
 // same news at once, and no pod waits for that. An answer is written at once.
 func TestCallsThatFailedAreWrittenOneAtATime(t *testing.T) {
 	s := newHarness(t, opa.Options{})

@@ -65,7 +65,7 @@ func (s *scaledStory) round(times int) {
 	}
 }
 
-// TestAMissingPodOfAScaledOwnerCountsAsLongAsItIsWanted: however long its controller takes, the other of two
+// TestAMissingPodOfAScaledOwnerCountsAsLongAsItIsWanted shows that however long its controller takes, the other of two
 // pods is not permitted; once it wants one pod only, the other one is.
 func TestAMissingPodOfAScaledOwnerCountsAsLongAsItIsWanted(t *testing.T) {
 	s := newScaledStory(t)
@@ -78,7 +78,7 @@ func TestAMissingPodOfAScaledOwnerCountsAsLongAsItIsWanted(t *testing.T) {
 	s.expectPermitted(t, "web-1")
 }
 
-// TestAMissingPodOfAnUnreadableOwnerCountsForAWhile: and the rule has a condition meanwhile.
+// TestAMissingPodOfAnUnreadableOwnerCountsForAWhile shows this, and that the rule has a condition meanwhile.
 func TestAMissingPodOfAnUnreadableOwnerCountsForAWhile(t *testing.T) {
 	s := newScaledStory(t)
 	s.lose("forbidden")

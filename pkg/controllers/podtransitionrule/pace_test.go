@@ -67,7 +67,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestPaceOfCalls: a status with the result of a call does not wait for a long interval.
+// TestPaceOfCalls shows that a status with the result of a call does not wait for a long interval.
 func TestPaceOfCalls(t *testing.T) {
 	p := pace{last: builders.Epoch, interval: longestStatusInterval}
 	if got := p.due(builders.Epoch.Add(200*time.Millisecond), statusInterval); got != 800*time.Millisecond {

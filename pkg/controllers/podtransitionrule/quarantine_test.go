@@ -20,7 +20,7 @@ const loops = `allow if {
 	i * j < 0
 }`
 
-// TestARuleThatIsTooExpensive: its pods wait with the reason, the rule is not evaluated
+// TestARuleThatIsTooExpensive shows that its pods wait with the reason, the rule is not evaluated
 // after three misses, and neither harms the other rules.
 func TestARuleThatIsTooExpensive(t *testing.T) {
 	s := newHarness(t, opa.Options{CustomTimeout: 50 * time.Millisecond})

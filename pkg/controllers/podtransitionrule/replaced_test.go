@@ -13,7 +13,7 @@ import (
 
 // Schedules in which a PodTransitionRule is deleted and created again.
 
-// TestARuleThatIsReplacedPermitsNoPod: the pods that a rule withholds stay withheld from its deletion
+// TestARuleThatIsReplacedPermitsNoPod shows that the pods that a rule withholds stay withheld from its deletion
 // to the creation of a PodTransitionRule of the same name, which counts the earlier permits.
 func TestARuleThatIsReplacedPermitsNoPod(t *testing.T) {
 	w := newStory(t, "x")
@@ -35,7 +35,7 @@ func TestARuleThatIsReplacedPermitsNoPod(t *testing.T) {
 	w.expectPermitted(t, "web-0")
 }
 
-// TestARuleInheritsWhatWasReservedUnderItsName: a permit that was reserved under a rule is
+// TestARuleInheritsWhatWasReservedUnderItsName has a permit that was reserved under a rule, and is
 // on its way while the rule is replaced.
 func TestARuleInheritsWhatWasReservedUnderItsName(t *testing.T) {
 	w := newStory(t, "x")
@@ -62,7 +62,7 @@ func TestARuleInheritsWhatWasReservedUnderItsName(t *testing.T) {
 	w.expectPermitted(t, "web-0")
 }
 
-// TestAProcessThatStartsWhileARuleIsGone: it takes in the deletion before it has listed the
+// TestAProcessThatStartsWhileARuleIsGone shows that it takes in the deletion before it has listed the
 // pods, and holds them all the same.
 func TestAProcessThatStartsWhileARuleIsGone(t *testing.T) {
 	w := newStory(t, "x")
@@ -77,7 +77,7 @@ func TestAProcessThatStartsWhileARuleIsGone(t *testing.T) {
 	w.expectPermitted(t, "web-0")
 }
 
-// TestADeletedRuleHoldsUnavailablePodsOfAnUnknownWorkload: a pod that does not serve needs no
+// TestADeletedRuleHoldsUnavailablePodsOfAnUnknownWorkload matters because a pod that does not serve needs no
 // slot, but once it is gone only a record has it as a pod of its workload. While the rule is
 // replaced there is no record to write to.
 func TestADeletedRuleHoldsUnavailablePodsOfAnUnknownWorkload(t *testing.T) {

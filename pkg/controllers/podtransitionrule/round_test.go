@@ -33,7 +33,7 @@ func names(from, to int) []string {
 	return all
 }
 
-// TestRound: which pods one round permits.
+// TestRound shows which pods one round permits.
 func TestRound(t *testing.T) {
 	for name, tc := range map[string]struct {
 		rules   map[string][]appsv1alpha1.TransitionRule
@@ -115,7 +115,7 @@ func TestRoundBeforeThePodsAreListed(t *testing.T) {
 	}
 }
 
-// TestPostCheck: a pod that was operated on comes back when its PostCheck rules pass,
+// TestPostCheck shows that a pod that was operated on comes back when its PostCheck rules pass,
 // with any verdicts of the PreCheck rules.
 func TestPostCheck(t *testing.T) {
 	s := newHarness(t, opa.Options{})
@@ -142,7 +142,7 @@ func TestPostCheck(t *testing.T) {
 	}
 }
 
-// TestAnEvaluationThatFailedIsRepeated: nothing changes, and still it is evaluated again.
+// TestAnEvaluationThatFailedIsRepeated shows that the rule is evaluated again although nothing changes.
 func TestAnEvaluationThatFailedIsRepeated(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.rules("web", labelled("approved", "app"))
@@ -200,7 +200,7 @@ func (c *counter) since() []string {
 	return evaluated
 }
 
-// TestAnUnchangedRequestIsNotEvaluatedAgain: a round evaluates only the requests whose pods
+// TestAnUnchangedRequestIsNotEvaluatedAgain shows that a round evaluates only the requests whose pods
 // have changed in fields that rules can see.
 func TestAnUnchangedRequestIsNotEvaluatedAgain(t *testing.T) {
 	for name, rule := range map[string]appsv1alpha1.TransitionRule{
@@ -232,7 +232,7 @@ func TestAnUnchangedRequestIsNotEvaluatedAgain(t *testing.T) {
 	}
 }
 
-// TestNoStateIsLeftOfDeletedRules: no store of a Reconciler grows with deleted objects, not even with
+// TestNoStateIsLeftOfDeletedRules shows that no store of a Reconciler grows with deleted objects, not even with
 // the calls that were under way and never have a result.
 func TestNoStateIsLeftOfDeletedRules(t *testing.T) {
 	s := newHarness(t, opa.Options{})
@@ -325,7 +325,7 @@ func TestAPodThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestAConflictIsNoError: the watch brings the pod, and with it the next round. Should it
+// TestAConflictIsNoError shows that the watch brings the pod, and with it the next round. Should it
 // bring nothing, the next round comes by itself.
 func TestAConflictIsNoError(t *testing.T) {
 	s := newHarness(t, opa.Options{})

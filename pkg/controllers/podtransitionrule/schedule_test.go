@@ -232,7 +232,7 @@ func (w *simulation) checkSettled(t *rapid.T) {
 	}
 }
 
-// holdsSlot: a reservation matters. A rule that bounds nothing any more keeps its
+// holdsSlot reports whether a reservation matters. A rule that bounds nothing any more keeps its
 // record as it is.
 func holdsSlot(rule *appsv1alpha1.PodTransitionRule) bool {
 	return slices.ContainsFunc(rule.Spec.Rules, bounds)

@@ -18,7 +18,7 @@ import (
 	"github.com/podops-dev/podops/test/golden"
 )
 
-// TestStatusTexts: the status after the first round, as files to be reviewed.
+// TestStatusTexts compares the status after the first round with files, to be reviewed.
 func TestStatusTexts(t *testing.T) {
 	atLeast := func(name, least string) appsv1alpha1.TransitionRule {
 		bound := intstr.Parse(least)
@@ -104,7 +104,7 @@ func checkGolden(t *testing.T, name string, status appsv1alpha1.PodTransitionRul
 	golden.Check(t, filepath.Join("testdata", "status", name+".yaml"), string(got))
 }
 
-// TestStatusIsBounded: the lists do not grow with the number of pods, but the numbers
+// TestStatusIsBounded shows that the lists do not grow with the number of pods, but the numbers
 // count all.
 func TestStatusIsBounded(t *testing.T) {
 	s := newHarness(t, opa.Options{})
@@ -140,7 +140,7 @@ func TestStatusIsBounded(t *testing.T) {
 	}
 }
 
-// TestNoStatusWithoutNews: a round with the findings of the last round writes nothing.
+// TestNoStatusWithoutNews shows that a round with the findings of the last round writes nothing.
 func TestNoStatusWithoutNews(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.rules("web", atMostUnavailable("one", "1"), labelled("approved", "approved"))
@@ -162,7 +162,7 @@ func TestNoStatusWithoutNews(t *testing.T) {
 	}
 }
 
-// TestStatusesAreSpread: numbers that change all the time are written at the intervals of pace,
+// TestStatusesAreSpread shows that numbers that change all the time are written at the intervals of pace,
 // and the last of them is written in the end.
 func TestStatusesAreSpread(t *testing.T) {
 	s := newHarness(t, opa.Options{})
@@ -188,7 +188,7 @@ func TestStatusesAreSpread(t *testing.T) {
 	}
 }
 
-// TestOneStatusForABatch: permits cost one write for each rule with a budget, however
+// TestOneStatusForABatch shows that permits cost one write for each rule with a budget, however
 // many pods they are for, and nothing for the others.
 func TestOneStatusForABatch(t *testing.T) {
 	s := newHarness(t, opa.Options{})
@@ -224,7 +224,7 @@ func TestOneStatusForABatch(t *testing.T) {
 
 const every100 = 100 * time.Millisecond
 
-// TestStatusOfManyErrors: a message never outgrows its field, and stays UTF-8.
+// TestStatusOfManyErrors shows that a message never outgrows its field, and stays UTF-8.
 func TestStatusOfManyErrors(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	var rules []appsv1alpha1.TransitionRule

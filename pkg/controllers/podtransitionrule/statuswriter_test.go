@@ -12,7 +12,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// TestAPIStatusWriter: the resourceVersion of the object that was read is the lock.
+// TestAPIStatusWriter shows that the resourceVersion of the object that was read is the lock.
 func TestAPIStatusWriter(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := appsv1alpha1.AddToScheme(scheme); err != nil {

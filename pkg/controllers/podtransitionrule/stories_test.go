@@ -80,7 +80,7 @@ func (w *simulation) expectPermitted(t *testing.T, want ...string) {
 	}
 }
 
-// TestAReservationCountsInAViewFromBeforeIt: a replica that sees the record and not yet
+// TestAReservationCountsInAViewFromBeforeIt shows that a replica that sees the record and not yet
 // the pod as it was reserved must not give the slot away.
 func TestAReservationCountsInAViewFromBeforeIt(t *testing.T) {
 	w := newStory(t, "x")
@@ -96,7 +96,7 @@ func TestAReservationCountsInAViewFromBeforeIt(t *testing.T) {
 	w.expectPermitted(t, "web-0")
 }
 
-// TestADroppedReservationRequiresAView: a replica that sees a record from which a dead
+// TestADroppedReservationRequiresAView shows that a replica that sees a record from which a dead
 // reservation was dropped, and not yet the outcome of the pod, must wait.
 func TestADroppedReservationRequiresAView(t *testing.T) {
 	w := newStory(t, "x")
@@ -113,7 +113,7 @@ func TestADroppedReservationRequiresAView(t *testing.T) {
 	w.expectPermitted(t, "web-0")
 }
 
-// TestARequiredViewOutlivesTheNextRecord: the same when another status was written since.
+// TestARequiredViewOutlivesTheNextRecord shows the same when another status was written since.
 func TestARequiredViewOutlivesTheNextRecord(t *testing.T) {
 	w := newStory(t, "x")
 	first, second := w.replicas[0], w.replicas[1]
@@ -129,7 +129,7 @@ func TestARequiredViewOutlivesTheNextRecord(t *testing.T) {
 	w.expectPermitted(t, "web-0")
 }
 
-// TestADroppedReservationOfADeletedPodRequiresAView: the same when the pod is deleted
+// TestADroppedReservationOfADeletedPodRequiresAView shows the same when the pod is deleted
 // and there is no version of it to wait for.
 func TestADroppedReservationOfADeletedPodRequiresAView(t *testing.T) {
 	w := newStory(t, "x")
@@ -147,7 +147,7 @@ func TestADroppedReservationOfADeletedPodRequiresAView(t *testing.T) {
 	w.expectPermitted(t)
 }
 
-// TestTwoLeadersMeetAtTheFirstRecord: of two replicas that decide for different pods at
+// TestTwoLeadersMeetAtTheFirstRecord shows that of two replicas that decide for different pods at
 // once, one gets a conflict and permits no pod.
 func TestTwoLeadersMeetAtTheFirstRecord(t *testing.T) {
 	for name, objects := range map[string][]string{"one rule": {"x"}, "two rules": {"x", "y"}} {
@@ -169,7 +169,7 @@ func TestTwoLeadersMeetAtTheFirstRecord(t *testing.T) {
 	}
 }
 
-// TestAStopBetweenRecordsAndPermits: the next leader permits the pods that were
+// TestAStopBetweenRecordsAndPermits shows that the next leader permits the pods that were
 // reserved, and no others.
 func TestAStopBetweenRecordsAndPermits(t *testing.T) {
 	for name, accepted := range map[string]int{
@@ -192,7 +192,7 @@ func TestAStopBetweenRecordsAndPermits(t *testing.T) {
 	}
 }
 
-// TestALatePermitChangesNoOtherPod: a permit that arrives after its slot was freed finds
+// TestALatePermitChangesNoOtherPod shows that a permit that arrives after its slot was freed finds
 // that its pod has moved on.
 func TestALatePermitChangesNoOtherPod(t *testing.T) {
 	w := newStory(t, "x")
@@ -219,7 +219,7 @@ func TestALatePermitChangesNoOtherPod(t *testing.T) {
 	w.expectPermitted(t, "web-1")
 }
 
-// TestARuleThatIsDeletedDuringAWriteStaysDeleted: the answer to the write comes after
+// TestARuleThatIsDeletedDuringAWriteStaysDeleted has an answer to the write that comes after
 // the watch delivered the deletion of the rule.
 func TestARuleThatIsDeletedDuringAWriteStaysDeleted(t *testing.T) {
 	w := newStory(t, "x")
@@ -242,7 +242,7 @@ func TestARuleThatIsDeletedDuringAWriteStaysDeleted(t *testing.T) {
 	w.expectPermitted(t, "web-0", "web-1", "web-2")
 }
 
-// TestALeftoverReservationIsCountedAgain: a pod fails between the reservation of another pod
+// TestALeftoverReservationIsCountedAgain has a pod that fails between the reservation of another pod
 // and its permit, of which the process has died. The process that takes over sees that, and
 // lets the reserved pod wait until the failed one is back, whether or not the rule was
 // replaced since. Without the count, the permit is one pod too many.
@@ -281,7 +281,7 @@ func TestALeftoverReservationIsCountedAgain(t *testing.T) {
 	}
 }
 
-// TestAnUnknownWorkloadKeepsItsBase: two pods of a workload that PodOps does not know, one
+// TestAnUnknownWorkloadKeepsItsBase has two pods of a workload that PodOps does not know, one
 // of which may be away. The deleted pod does not lower the bound for the other pod.
 func TestAnUnknownWorkloadKeepsItsBase(t *testing.T) {
 	w := newSimulation(t, newTestEngine(t), &seen{metrics: newMetrics(t)}, true)
@@ -324,7 +324,7 @@ func TestAnUnknownWorkloadKeepsItsBase(t *testing.T) {
 	w.expectPermitted(t, "web-1")
 }
 
-// TestAWorkloadThatMakesNoPodAgainWantsFewer: a scale-in by a controller that PodOps does
+// TestAWorkloadThatMakesNoPodAgainWantsFewer shows that a scale-in by a controller that PodOps does
 // not know goes on after a while.
 func TestAWorkloadThatMakesNoPodAgainWantsFewer(t *testing.T) {
 	w := newSimulation(t, newTestEngine(t), &seen{metrics: newMetrics(t)}, false)

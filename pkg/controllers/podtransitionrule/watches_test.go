@@ -36,7 +36,7 @@ func drain(queue workqueue.TypedRateLimitingInterface[string]) map[string]int {
 	return got
 }
 
-// TestNotifierKeepsEarlyNotifications: a replica that is not the leader has no queue, and
+// TestNotifierKeepsEarlyNotifications shows that a replica that is not the leader has no queue, and
 // finds every namespace that changed in it when it is.
 func TestNotifierKeepsEarlyNotifications(t *testing.T) {
 	n, queue := NewNotifier(), newQueue(t)
@@ -51,7 +51,7 @@ func TestNotifierKeepsEarlyNotifications(t *testing.T) {
 	}
 }
 
-// TestChangesShareARound: a namespace that changes often is queued once, and once more when it changes later.
+// TestChangesShareARound shows that a namespace that changes often is queued once, and once more when it changes later.
 func TestChangesShareARound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, queue := NewNotifier(), newQueue(t)
@@ -84,7 +84,7 @@ func TestChangesShareARound(t *testing.T) {
 	})
 }
 
-// TestWorkloadsAreFed: each kind has a desired number and a template.
+// TestWorkloadsAreFed shows that each kind has a desired number and a template.
 func TestWorkloadsAreFed(t *testing.T) {
 	three, controller := int32(3), true
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
@@ -125,7 +125,7 @@ func TestWorkloadsAreFed(t *testing.T) {
 	}
 }
 
-// TestRulesAreFed: created, edited, deleted.
+// TestRulesAreFed creates, edits and deletes a rule.
 func TestRulesAreFed(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.rules("web", labelled("approved", "approved"))

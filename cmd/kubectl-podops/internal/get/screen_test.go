@@ -154,7 +154,7 @@ func TestScreenIsDrawnByBubbletea(t *testing.T) {
 	}
 }
 
-// TestALostWatchIsShown: pods of the last answer look like pods that do not change.
+// TestALostWatchIsShown matters because pods of the last answer look like pods that do not change.
 func TestALostWatchIsShown(t *testing.T) {
 	views := rollout()
 	views[1].Stale = "no changes since 00:00:02: the API server does not answer the watch: connection refused"

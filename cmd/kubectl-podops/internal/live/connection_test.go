@@ -21,7 +21,7 @@ func (t transport) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: t.status, Status: http.StatusText(t.status)}, nil
 }
 
-// TestConnection: a watch reports that the API server does not answer from the first request that fails to the
+// TestConnection shows that a watch reports that the API server does not answer from the first request that fails to the
 // first request that succeeds, and reports each of the two once.
 func TestConnection(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC)

@@ -16,7 +16,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
 
-// TestLostOutputIsAFailure: the exit code 0 means that the output was written.
+// TestLostOutputIsAFailure matters because the exit code 0 means that the output was written.
 func TestLostOutputIsAFailure(t *testing.T) {
 	rule := strings.NewReader(`
 apiVersion: apps.kusionstack.io/v1alpha1

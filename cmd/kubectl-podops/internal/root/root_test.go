@@ -12,7 +12,7 @@ import (
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/root"
 )
 
-// TestHelpOfEveryVerb: --help and the reference pages are the documentation of a verb.
+// TestHelpOfEveryVerb checks --help, which with the reference pages is the documentation of a verb.
 func TestHelpOfEveryVerb(t *testing.T) {
 	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: io.Discard}
 	for _, verb := range root.Command(command.NewEnvironment(streams)).Commands() {

@@ -24,7 +24,7 @@ func verbsOfClusters() map[string][]string {
 	}
 }
 
-// TestVerbsEndWithoutAnAnswer: an API server that accepts a request and does not answer gets no second request,
+// TestVerbsEndWithoutAnAnswer shows that an API server that accepts a request and does not answer gets no second request,
 // because each of them takes the time of --request-timeout.
 func TestVerbsEndWithoutAnAnswer(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/dev/null")
@@ -40,7 +40,7 @@ func TestVerbsEndWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// TestVerbsEndByInterrupt: Ctrl-C ends a verb whose API server does not answer.
+// TestVerbsEndByInterrupt shows that Ctrl-C ends a verb whose API server does not answer.
 func TestVerbsEndByInterrupt(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/dev/null")
 	for name, arguments := range verbsOfClusters() {

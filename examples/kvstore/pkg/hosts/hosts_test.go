@@ -30,7 +30,7 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestLookupReadsTheFileEachTime: the address of a host changes with its pod.
+// TestLookupReadsTheFileEachTime matters because the address of a host changes with its pod.
 func TestLookupReadsTheFileEachTime(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "hosts")
 	r := Resolver{File: file}

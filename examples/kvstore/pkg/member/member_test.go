@@ -149,7 +149,7 @@ func TestABackupHasEveryAcknowledgedWrite(t *testing.T) {
 	}
 }
 
-// TestMembersOfOtherClustersAreRejected: the address of a pod that is gone may be that of a
+// TestMembersOfOtherClustersAreRejected matters because the address of a pod that is gone may be that of a
 // member of another cluster.
 func TestMembersOfOtherClustersAreRejected(t *testing.T) {
 	host, _ := single(t, 3)
