@@ -27,15 +27,16 @@ func TestDecide(t *testing.T) {
 		"a pod that PodOps never touched needs nothing": {
 			pod: builders.MakePod("web").Uncontrolled().Gateless(), wantEmpty: true,
 		},
-		"a waiting pod loses its lifecycle":        {pod: builders.MakePod("web").Available().Waiting(id, kind, builders.Epoch)},
-		"a preparing pod serves again":             {pod: builders.MakePod("web").Preparing(id, kind).Finalizer(mine), wantFinalizers: []string{mine}},
-		"an operating pod serves again":            {pod: builders.MakePod("web").Allowed(id, kind)},
-		"a pod in PostCheck serves again":          {pod: builders.MakePod("web").Finished(id, kind, builders.Epoch)},
-		"a completing pod serves again":            {pod: builders.MakePod("web").Complete(id, kind).Expect("Service/default/lb", mine)},
-		"the finalizer of another program stays":   {pod: builders.MakePod("web").Available().Finalizer(mine, yours), wantFinalizers: []string{mine}},
-		"a foreign finalizer stays":                {pod: builders.MakePod("web").Available().Finalizer("example.com/x")},
-		"the expectation of another program stays": {pod: builders.MakePod("web").Available().Expect("Service/default/lb", yours), wantAnnotation: true},
-		"a terminating pod loses finalizers only":  {pod: builders.MakePod("web").Preparing(id, kind).Finalizer(mine).Terminating(builders.Epoch), wantFinalizers: []string{mine}},
+		"a waiting pod loses its lifecycle":            {pod: builders.MakePod("web").Available().Waiting(id, kind, builders.Epoch)},
+		"a preparing pod serves again":                 {pod: builders.MakePod("web").Preparing(id, kind).Finalizer(mine), wantFinalizers: []string{mine}},
+		"an operating pod serves again":                {pod: builders.MakePod("web").Allowed(id, kind)},
+		"a pod in PostCheck serves again":              {pod: builders.MakePod("web").Finished(id, kind, builders.Epoch)},
+		"a completing pod serves again":                {pod: builders.MakePod("web").Complete(id, kind).Expect("Service/default/lb", mine)},
+		"a label of traces that an older release left": {pod: builders.MakePod("web").Available().Label(appsv1alpha1.BeganLabelPrefix+"/a", "1")},
+		"the finalizer of another program stays":       {pod: builders.MakePod("web").Available().Finalizer(mine, yours), wantFinalizers: []string{mine}},
+		"a foreign finalizer stays":                    {pod: builders.MakePod("web").Available().Finalizer("example.com/x")},
+		"the expectation of another program stays":     {pod: builders.MakePod("web").Available().Expect("Service/default/lb", yours), wantAnnotation: true},
+		"a terminating pod loses finalizers only":      {pod: builders.MakePod("web").Preparing(id, kind).Finalizer(mine).Terminating(builders.Epoch), wantFinalizers: []string{mine}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			pod := tc.pod.Obj()
