@@ -37,6 +37,12 @@ var _ = Describe("kubectl podops during a rollout", func() {
 		Expect(text).To(And(ContainSubstring("Deployment/web: "), ContainSubstring("PreCheck"), ContainSubstring("is missing"),
 			ContainSubstring("revision 1, old"), Not(ContainSubstring("\x1b"))))
 
+		By("serving no page to a user who may not list pods")
+		refused := p.startPlugin("dashboard", "--as", "a-user-without-rights")
+		Eventually(ctx, refused).Should(gexec.Exit(1))
+		Expect(string(refused.Out.Contents())).To(BeEmpty())
+		Expect(string(refused.Err.Contents())).To(ContainSubstring("pods is forbidden"))
+
 		By("watching until the rollout is complete")
 		page := filepath.Join(GinkgoT().TempDir(), "rollout.html")
 		changes := p.startPlugin("get", "deploy/web", "--watch", "--until-done")
