@@ -281,10 +281,6 @@ const (
 // DeploymentRevisionAnnotationKey is set by the controller of Deployments on ReplicaSets.
 const DeploymentRevisionAnnotationKey = "deployment.kubernetes.io/revision"
 
-// ManagerName is the name of the Deployment, the ServiceAccount and the Lease of the manager in the manifests, which
-// grant rights on that Lease.
-const ManagerName = "podops-controller-manager"
-
 // Ids and types that PodOps itself begins.
 const (
 	// PodDeleteID is the id of a lifecycle that ends with the deletion of the pod.
