@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/podops-dev/podops/pkg/fairshare"
 	"github.com/podops-dev/podops/pkg/opa"
@@ -289,7 +289,7 @@ func (w *Writer) Run(ctx context.Context, out io.Writer) error {
 			}
 		case <-ticker.C:
 			if dropped := w.Dropped(); dropped > reported {
-				logr.FromContextOrDiscard(ctx).Info("Decisions are missing in the log: the disk is too slow", "lines", dropped-reported)
+				ctrllog.FromContext(ctx).Info("Decisions are missing in the log: the disk is too slow", "lines", dropped-reported)
 				reported = dropped
 			}
 		case <-ctx.Done():

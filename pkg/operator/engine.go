@@ -8,8 +8,8 @@ import (
 	"os"
 	"runtime"
 
-	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/podops-dev/podops/pkg/decisionlog"
@@ -72,7 +72,7 @@ func (f decisionLogFile) Start(ctx context.Context) (err error) {
 		out = file
 	}
 	if err := f.log.Run(ctx, out); err != nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "The decision log ends: further decisions are dropped until the manager starts again")
+		ctrllog.FromContext(ctx).Error(err, "The decision log ends: further decisions are dropped until the manager starts again")
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ var _ = Describe("Traces of lifecycles", Ordered, func() {
 		Expect(decisions(log, p.namespace)).To(ContainElement(HaveField("ID", attributesOf(evaluation)["podops.decision.id"])))
 	})
 
-	It("a receiver that is down neither delays a lifecycle nor the end of a manager, and lost spans are counted", func(ctx context.Context) {
+	It("a receiver that is down neither delays a lifecycle nor the end of a manager, and lost spans are counted and logged", func(ctx context.Context) {
 		m := launch(ctx, "--otlp-traces-endpoint", "http://"+freeAddress())
 		m.complaints = append(m.complaints, "Spans are lost")
 		p, name := begun(ctx)
@@ -120,6 +120,7 @@ var _ = Describe("Traces of lifecycles", Ordered, func() {
 		finish(ctx, p, name)
 		Eventually(ctx, func(ctx context.Context) string { return m.metrics(ctx) }).
 			Should(MatchRegexp(`podops_trace_spans_dropped_total\{reason="failed"\} [1-9]`))
+		Eventually(m.Log).Should(ContainSubstring("Spans are lost"))
 		m.stop()
 		Eventually(m.Ended()).Should(BeClosed())
 	})

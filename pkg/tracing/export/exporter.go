@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"k8s.io/utils/clock"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/podops-dev/podops/pkg/text"
 	"github.com/podops-dev/podops/pkg/tracing"
@@ -103,7 +104,7 @@ func (e *Exporter) NeedLeaderElection() bool { return false }
 
 // Start sends spans until ctx ends, and then the queued spans for at most flushFor.
 func (e *Exporter) Start(ctx context.Context) error {
-	log := logr.FromContextOrDiscard(ctx).WithName("traces")
+	log := ctrllog.FromContext(ctx).WithName("traces")
 	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
