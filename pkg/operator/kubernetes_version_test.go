@@ -37,9 +37,9 @@ func apiServer(t *testing.T, version string) (config *rest.Config, requests func
 // that it does not support.
 func TestAManagerDoesNotStartOnAnOldKubernetes(t *testing.T) {
 	config, requests := apiServer(t, `{"major":"1","minor":"34+","gitVersion":"v1.34.2-gke.7"}`)
-	err := Run(t.Context(), config, parsed(t))
+	_, err := Assemble(t.Context(), config, parsed(t), Parts{})
 	if unsupported := (*kubeversion.UnsupportedError)(nil); !errors.As(err, &unsupported) {
-		t.Errorf("Run: %v, want an UnsupportedError", err)
+		t.Errorf("Assemble: %v, want an UnsupportedError", err)
 	}
 	if got := requests(); !slices.Equal(got, []string{"GET /version"}) {
 		t.Errorf("requests %v, want one for the version", got)
@@ -49,8 +49,8 @@ func TestAManagerDoesNotStartOnAnOldKubernetes(t *testing.T) {
 // TestAManagerDoesNotStartWithoutAVersion shows that a manager that may not read the version does not guess it.
 func TestAManagerDoesNotStartWithoutAVersion(t *testing.T) {
 	config, requests := apiServer(t, "")
-	if err := Run(t.Context(), config, parsed(t)); err == nil {
-		t.Error("Run: no error")
+	if _, err := Assemble(t.Context(), config, parsed(t), Parts{}); err == nil {
+		t.Error("Assemble: no error")
 	}
 	if got := requests(); !slices.Equal(got, []string{"GET /version"}) {
 		t.Errorf("requests %v, want one for the version", got)
@@ -60,9 +60,9 @@ func TestAManagerDoesNotStartWithoutAVersion(t *testing.T) {
 // TestAManagerContinuesOnASupportedKubernetes shows that the version alone ends no start.
 func TestAManagerContinuesOnASupportedKubernetes(t *testing.T) {
 	config, requests := apiServer(t, `{"major":"1","minor":"35","gitVersion":"v1.35.0"}`)
-	err := Run(t.Context(), config, parsed(t))
+	_, err := Assemble(t.Context(), config, parsed(t), Parts{})
 	if unsupported := (*kubeversion.UnsupportedError)(nil); err == nil || errors.As(err, &unsupported) {
-		t.Errorf("Run: %v, want the error of the next request", err)
+		t.Errorf("Assemble: %v, want the error of the next request", err)
 	}
 	if got := requests(); len(got) < 2 {
 		t.Errorf("requests %v, want the next one, too", got)

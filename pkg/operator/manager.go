@@ -2,7 +2,6 @@ package operator
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"maps"
 	"net/http"
@@ -24,13 +23,11 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/buildinfo"
@@ -45,17 +42,37 @@ import (
 // Run runs a manager until ctx ends, and for Options.Serving.ShutdownDelay longer.
 func Run(ctx context.Context, config *rest.Config, options Options) error {
 	ending := newDrain(ctx, options.Serving.ShutdownDelay)
-	mgr, err := newOperator(ctx, config, options, ending)
+	parts, err := options.parts(ending)
+	if err != nil {
+		return fmt.Errorf("making the servers of the manager: %w", err)
+	}
+	mgr, err := Assemble(ctx, config, options, parts)
 	if err != nil {
 		return fmt.Errorf("setting up the manager: %w", err)
 	}
 	return ending.run(mgr.Start)
 }
 
-// newOperator returns a manager with every controller and webhook registered. It reads from the
+// Parts are what a manager has besides its client of the API server and its flags. Run makes the parts of a process,
+// which listens on ports; a test has others, such as a webhook server that only collects handlers.
+type Parts struct {
+	// Manager has the servers of the manager. Assemble adds what follows from flags and kinds.
+	Manager ctrl.Options
+
+	// Metrics of PodOps, which the webhook server may count in, too.
+	Metrics *Metrics
+
+	// Certificates are those of the servers in Manager, which the manager issues and publishes. Nil: it issues none.
+	Certificates *certificates.Serving
+
+	// ending makes the manager unready before it ends. The zero drain never does.
+	ending drain
+}
+
+// Assemble returns a manager with every controller and webhook registered. It reads from the
 // API server the user name of the manager: requests of that user may set the labels that only
 // PodOps sets.
-func newOperator(ctx context.Context, config *rest.Config, options Options, ending drain) (manager.Manager, error) {
+func Assemble(ctx context.Context, config *rest.Config, options Options, parts Parts) (manager.Manager, error) {
 	if err := options.Validate(); err != nil {
 		return nil, err
 	}
@@ -77,37 +94,37 @@ func newOperator(ctx context.Context, config *rest.Config, options Options, endi
 	if err != nil {
 		return nil, err
 	}
-	measured, err := NewMetrics(metrics.Registry, ctrl.Log.WithName("clock"))
-	if err != nil {
-		return nil, err
-	}
+	measured := parts.Metrics
 	index := newRuleIndex(measured)
 	pods, err := controlledPods(config, scheme)
 	if err != nil {
 		return nil, err
 	}
-	caches := cacheOptions(options)
-	caches.NewInformer = newInformer(index.Index, pods)
-	served := certificates.NewServing(clock.RealClock{})
-	mgr, err := newManager(config, ctrl.Options{
-		Scheme: scheme, Cache: caches,
-		//nolint:forbidigo // The type of the field names the client, which is not used.
-		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return kinds, nil },
-	}, options, served.ConfigureTLS, measured, ending)
+	base := parts.Manager
+	base.Scheme, base.Cache = scheme, cacheOptions(options)
+	base.Cache.NewInformer = newInformer(index.Index, pods)
+	//nolint:forbidigo // The type of the field names the client, which is not used.
+	base.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return kinds, nil }
+	mgr, err := newManager(config, base, options, measured)
 	if err != nil {
 		return nil, err
 	}
 	if mgr, err = withEventQueue(mgr, server.clientset, measured.events, options.EventRate); err != nil {
 		return nil, err
 	}
-	certs, err := newCertificates(mgr, served, measured.certificates, options)
-	if err != nil {
+	checks := map[string]healthz.Checker{"shutdown": parts.ending.Ready}
+	known := func(string) bool { return false }
+	if parts.Certificates != nil {
+		certs, err := newCertificates(mgr, parts.Certificates, measured.certificates, options)
+		if err != nil {
+			return nil, err
+		}
+		checks["webhook-certificate"], known = certs.Ready, parts.Certificates.Known
+	}
+	if err := register(mgr, server.clientset, server.identity, index, known, measured, options); err != nil {
 		return nil, err
 	}
-	if err := register(mgr, server.clientset, server.identity, index, served.Known, measured, options); err != nil {
-		return nil, err
-	}
-	if err := addChecks(ctx, mgr, certs, ending, options.webhooksAt()); err != nil {
+	if err := addChecks(ctx, mgr, checks, options.webhooksAt()); err != nil {
 		return nil, err
 	}
 	mgr.GetLogger().Info("Manager made", "version", buildinfo.Read().Version, "kubernetes", server.version,
@@ -192,9 +209,9 @@ func newClientset(config *rest.Config) (*kubernetes.Clientset, error) {
 	return clientset, nil
 }
 
-// addChecks adds the probes. The manager is ready while it responds to requests of API servers,
+// addChecks adds the probes, with these checks of readiness and those of every manager. The manager is ready while it responds to requests of API servers,
 // and its caches are full.
-func addChecks(ctx context.Context, mgr manager.Manager, certs *certificates.Reconciler, ending drain, where string) error {
+func addChecks(ctx context.Context, mgr manager.Manager, checks map[string]healthz.Checker, where string) error {
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("adding the health check: %w", err)
 	}
@@ -202,10 +219,7 @@ func addChecks(ctx context.Context, mgr manager.Manager, certs *certificates.Rec
 	if err != nil {
 		return err
 	}
-	checks := map[string]healthz.Checker{
-		"webhook-certificate": certs.Ready, "webhook-server": mgr.GetWebhookServer().StartedChecker(),
-		"caches": synced, "shutdown": ending.Ready,
-	}
+	checks["webhook-server"], checks["caches"] = mgr.GetWebhookServer().StartedChecker(), synced
 	for name, check := range checks {
 		if err := mgr.AddReadyzCheck(name, check); err != nil {
 			return fmt.Errorf("adding the readiness check %s: %w", name, err)
@@ -228,18 +242,8 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// newManager returns a manager of base, with the settings of the flags.
-func newManager(
-	config *rest.Config, base ctrl.Options, options Options, configureTLS func(*tls.Config), measured *Metrics, ending drain,
-) (manager.Manager, error) {
-	webhooks, err := options.newWebhookServer(configureTLS, measured.server, ending)
-	if err != nil {
-		return nil, err
-	}
-	base.Metrics = options.metricsOptions(configureTLS)
-	base.WebhookServer = webhooks
-	base.HealthProbeBindAddress = options.ProbeAddress
-	base.PprofBindAddress = options.PprofAddress
+// newManager returns a manager of base, with the lease of the flags.
+func newManager(config *rest.Config, base ctrl.Options, options Options, measured *Metrics) (manager.Manager, error) {
 	base.LeaderElection = options.LeaderElection
 	base.LeaderElectionID = appsv1alpha1.ManagerName
 	base.LeaderElectionNamespace = options.Namespace

@@ -15,13 +15,17 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/operator/certificates"
 	policywebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionpolicy"
 	rulewebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
 	"github.com/podops-dev/podops/pkg/webhookserver"
@@ -76,6 +80,26 @@ func isLoopback(address string) bool {
 	}
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// parts returns the parts of the manager of a process.
+func (o *Options) parts(ending drain) (Parts, error) {
+	measured, err := NewMetrics(metrics.Registry, ctrl.Log.WithName("clock"))
+	if err != nil {
+		return Parts{}, err
+	}
+	served := certificates.NewServing(clock.RealClock{})
+	webhooks, err := o.newWebhookServer(served.ConfigureTLS, measured.server, ending)
+	if err != nil {
+		return Parts{}, err
+	}
+	return Parts{
+		Manager: ctrl.Options{
+			Metrics: o.metricsOptions(served.ConfigureTLS), WebhookServer: webhooks,
+			HealthProbeBindAddress: o.ProbeAddress, PprofBindAddress: o.PprofAddress,
+		},
+		Metrics: measured, Certificates: served, ending: ending,
+	}, nil
 }
 
 // newWebhookServer returns the server of the webhooks.
