@@ -33,7 +33,7 @@ import (
 	"github.com/podops-dev/podops/pkg/kubeversion"
 )
 
-// discoverable answers what a manager asks an API server before it starts.
+// discoverable answers the requests of a manager to an API server before it starts.
 type discoverable struct{ scheme *runtime.Scheme }
 
 // RoundTrip implements http.RoundTripper.

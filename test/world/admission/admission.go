@@ -66,7 +66,7 @@ func (c *Chain) Mutate(ctx context.Context, r *apiserver.Request) error {
 	return c.mutate(ctx, r)
 }
 
-// Validate evaluates the policies, calls the validating webhooks all at once, and asks the quotas.
+// Validate evaluates the policies, calls the validating webhooks all at once, and applies the quotas.
 func (c *Chain) Validate(ctx context.Context, r *apiserver.Request) error {
 	attributes := bare(r)
 	concerned := slices.ContainsFunc(c.configuration.validating, func(h hook) bool { return h.scope.names(attributes) }) ||
