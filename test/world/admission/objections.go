@@ -77,7 +77,7 @@ type objection struct {
 
 type objections []objection
 
-// objections returns those that deny or delay a request.
+// objections returns the objections to a request.
 func (c *Chain) objections(r *apiserver.Request) objections {
 	c.mu.Lock()
 	quiet := c.quiet
