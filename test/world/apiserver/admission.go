@@ -50,7 +50,7 @@ func (c chain) Admit(ctx context.Context, a admission.Attributes, _ admission.Ob
 	if err != nil || r.Object == nil || apiequality.Semantic.DeepEqual(before, r.Object) {
 		return err
 	}
-	if err := c.server.typed.restore(r.Object, a.GetObject()); err != nil {
+	if err := c.server.converter.restore(r.Object, a.GetObject()); err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("restore the mutated object: %w", err))
 	}
 	return nil
@@ -79,11 +79,11 @@ func warn(ctx context.Context, r *Request) {
 // request returns the attributes as a Request with typed objects.
 func (s *Server) request(a admission.Attributes) (*Request, error) {
 	version := a.GetKind().GroupVersion()
-	object, err := s.typed.external(a.GetObject(), version)
+	object, err := s.converter.external(a.GetObject(), version)
 	if err != nil {
 		return nil, fmt.Errorf("convert the object: %w", err)
 	}
-	old, err := s.typed.external(a.GetOldObject(), version)
+	old, err := s.converter.external(a.GetOldObject(), version)
 	if err != nil {
 		return nil, fmt.Errorf("convert the old object: %w", err)
 	}

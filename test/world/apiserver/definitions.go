@@ -50,7 +50,7 @@ func (a *api) installDefinitions() (http.Handler, error) {
 			handler.ServeHTTP(w, r)
 			return
 		}
-		a.container.ServeHTTP(w, r)
+		a.container.Dispatch(w, r)
 	}), nil
 }
 
@@ -65,8 +65,8 @@ func (a *api) customResources(definitions []*apiextensionsv1.CustomResourceDefin
 	if err := fill(informer, definitions); err != nil {
 		return nil, err
 	}
-	return extensions.NewCustomResourceDefinitionHandler(nil, nil, informer, a.container, a.server, a.admission, nil,
-		nil, nil, 1, a.authorizer, requestTimeout, minRequestTimeout, nil, 0)
+	return extensions.NewCustomResourceDefinitionHandler(nil, nil, informer, http.HandlerFunc(a.container.Dispatch),
+		a.server, a.admission, nil, nil, nil, 1, a.authorizer, requestTimeout, minRequestTimeout, nil, 0)
 }
 
 func fill(

@@ -22,8 +22,6 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/filters/impersonation"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/client-go/applyconfigurations"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
@@ -64,7 +62,7 @@ func (s *Server) newHandler() (http.Handler, error) {
 		groups:      discovery.NewRootAPIsHandler(addresses, legacyscheme.Codecs),
 		aggregated:  aggregated.NewResourceManager("apis"),
 		equivalents: runtime.NewEquivalentResourceRegistry(),
-		converter:   applyconfigurations.NewTypeConverter(scheme.Scheme),
+		converter:   newFieldTypes(),
 		versions:    map[string]http.Handler{},
 	}
 	a.container.Router(restful.CurlyRouter{})

@@ -13,58 +13,58 @@ import (
 	"github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// typed converts objects between the form in which handlers have them, internal types and unstructured custom
+// converter converts objects between the form in which handlers have them, internal types and unstructured custom
 // resources, and the types of the API.
-type typed struct {
+type converter struct {
 	builtIn *runtime.Scheme
 	custom  *runtime.Scheme
 }
 
-func newTyped() (typed, error) {
+func newConverter() (converter, error) {
 	custom := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(custom); err != nil {
-		return typed{}, fmt.Errorf("register custom resources: %w", err)
+		return converter{}, fmt.Errorf("register custom resources: %w", err)
 	}
-	return typed{builtIn: legacyscheme.Scheme, custom: custom}, nil
+	return converter{builtIn: legacyscheme.Scheme, custom: custom}, nil
 }
 
 // external returns an object as a type of a version of the API. A built-in object shares its memory with the original.
 // An object of no known type is returned as it is.
-func (t typed) external(object runtime.Object, version schema.GroupVersion) (runtime.Object, error) {
+func (c converter) external(object runtime.Object, version schema.GroupVersion) (runtime.Object, error) {
 	switch object := object.(type) {
 	case nil:
 		return nil, nil
 	case *unstructured.Unstructured:
 		kind := object.GroupVersionKind()
-		if !t.custom.Recognizes(kind) {
+		if !c.custom.Recognizes(kind) {
 			return object, nil
 		}
-		result, err := t.custom.New(kind)
+		result, err := c.custom.New(kind)
 		if err != nil {
 			return nil, err
 		}
 		return result, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, result)
 	}
-	if kinds, _, err := t.builtIn.ObjectKinds(object); err != nil || kinds[0].Version != runtime.APIVersionInternal {
+	if kinds, _, err := c.builtIn.ObjectKinds(object); err != nil || kinds[0].Version != runtime.APIVersionInternal {
 		return object, nil //nolint:nilerr // Objects of other schemes are external.
 	}
-	return t.builtIn.UnsafeConvertToVersion(object, version)
+	return c.builtIn.UnsafeConvertToVersion(object, version)
 }
 
 // restore writes what external returned back to the original.
-func (t typed) restore(changed, original runtime.Object) error {
+func (c converter) restore(changed, original runtime.Object) error {
 	if target, ok := original.(*unstructured.Unstructured); ok {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(changed)
 		target.Object = content
 		return err
 	}
-	t.builtIn.Default(changed)
-	return t.builtIn.Convert(changed, original, nil)
+	c.builtIn.Default(changed)
+	return c.builtIn.Convert(changed, original, nil)
 }
 
 // storageVersion returns the version in which objects of a group are stored.
-func (t typed) storageVersion(group string) schema.GroupVersion {
-	for _, scheme := range []*runtime.Scheme{t.builtIn, extensions.Scheme} {
+func (c converter) storageVersion(group string) schema.GroupVersion {
+	for _, scheme := range []*runtime.Scheme{c.builtIn, extensions.Scheme} {
 		if versions := scheme.PrioritizedVersionsForGroup(group); len(versions) > 0 {
 			return versions[0]
 		}
@@ -73,11 +73,11 @@ func (t typed) storageVersion(group string) schema.GroupVersion {
 }
 
 // codec returns the codec of stored objects: that of a built-in group, or JSON for custom resources.
-func (t typed) codec(group string) runtime.Codec {
+func (c converter) codec(group string) runtime.Codec {
 	if group == apiextensionsv1.GroupName {
 		return extensions.Codecs.LegacyCodec(apiextensionsv1.SchemeGroupVersion)
 	}
-	versions := t.builtIn.PrioritizedVersionsForGroup(group)
+	versions := c.builtIn.PrioritizedVersionsForGroup(group)
 	if len(versions) == 0 {
 		return unstructured.UnstructuredJSONScheme
 	}

@@ -71,14 +71,17 @@ func (p *pipe) Write(data []byte) (int, error) {
 
 func (p *pipe) Flush() {}
 
+// CloseNotify never notifies: the context of the request ends instead. The handlers of watches look for the method.
+func (p *pipe) CloseNotify() <-chan bool { return nil }
+
 // finish ends the body after what was written.
 func (p *pipe) finish() {
 	p.WriteHeader(http.StatusOK)
 	_ = p.writer.Close()
 }
 
-// abort ends the body at once, for both sides.
-func (p *pipe) abort(err error) { _ = p.reader.CloseWithError(err) }
+// abort ends a body that is not finished, for both sides.
+func (p *pipe) abort(err error) { _ = p.writer.CloseWithError(err) }
 
 // Read reads the body.
 func (p *pipe) Read(data []byte) (int, error) { return p.reader.Read(data) }

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/sets"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -26,12 +28,12 @@ const (
 
 // Server is an API server in memory.
 type Server struct {
-	options  Options
-	database *database
-	resolver *request.RequestInfoFactory
-	handler  http.Handler
-	writes   *writes
-	typed    typed
+	options   Options
+	database  *database
+	resolver  *request.RequestInfoFactory
+	handler   http.Handler
+	writes    *writes
+	converter converter
 
 	mu       sync.Mutex
 	requests map[requestKey]int
@@ -54,15 +56,15 @@ func newServer(options Options) (*Server, error) {
 		options.History = 1000
 	}
 	utilrand.Seed(int64(options.Seed)) //nolint:gosec // A seed may wrap.
-	types, err := newTyped()
+	types, err := newConverter()
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
-		options:  options,
-		typed:    types,
-		writes:   &writes{deliver: options.OnWrite},
-		requests: map[requestKey]int{},
+		options:   options,
+		converter: types,
+		writes:    &writes{deliver: options.OnWrite},
+		requests:  map[requestKey]int{},
 		resolver: &request.RequestInfoFactory{
 			APIPrefixes:          sets.NewString("api", "apis"),
 			GrouplessAPIPrefixes: sets.NewString("api"),
@@ -91,6 +93,7 @@ func (s *Server) createNamespace(name string) error {
 		return err
 	}
 	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("User-Agent", "kube-apiserver")
 	info, err := s.resolver.NewRequestInfo(r)
 	if err != nil {
 		return err
@@ -212,6 +215,9 @@ func (c *call) context(ctx context.Context) context.Context {
 	ctx = request.WithRequestInfo(ctx, c.info)
 	ctx = request.WithUser(ctx, c.user)
 	ctx = request.WithReceivedTimestamp(ctx, time.Now())
+	// The handlers of patches need the context of an audit, which is of level None.
+	ctx = audit.WithAuditContext(ctx)
+	_ = audit.AuditContextFrom(ctx).Init(audit.RequestAuditConfig{Level: auditinternal.LevelNone}, nil)
 	return context.WithValue(ctx, callKey{}, c)
 }
 

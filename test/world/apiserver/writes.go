@@ -64,9 +64,9 @@ func (s *Server) committed(ctx context.Context, t *table, c change) {
 		return
 	}
 	write := request.write(c.time)
-	version := s.typed.storageVersion(t.resource.Group)
-	write.Before, _ = s.typed.external(c.before, version)
-	write.After, _ = s.typed.external(c.after, version)
+	version := s.converter.storageVersion(t.resource.Group)
+	write.Before, _ = s.converter.external(c.before, version)
+	write.After, _ = s.converter.external(c.after, version)
 	write.Code = http.StatusOK
 	object := c.after
 	if c.before == nil {
