@@ -1,0 +1,444 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/world/apiserver"
+)
+
+// The laws. Those of the first group hold at every write, those of the second at the end.
+const (
+	// lawWorks: the schedule itself can be played.
+	lawWorks = "works"
+
+	// lawAvailable: no act of PodOps, and none that it lets pass, leaves fewer available pods than a rule allows.
+	lawAvailable = "available"
+
+	// lawWanted: no pod is removed, or taken off traffic for its removal, that neither a client nor its owner wants
+	// removed at that moment.
+	lawWanted = "wanted"
+
+	// lawRefused: what was refused is not carried out by PodOps.
+	lawRefused = "refused"
+
+	// lawTraffic: no pod is removed while its traffic is on.
+	lawTraffic = "traffic"
+
+	// lawNumber: PodOps never writes the number of replicas of a ReplicaSet, and the number that its author asked for is
+	// stored.
+	lawNumber = "number"
+
+	// lawStrangers: no request for an object without the control label is refused by PodOps, or delayed.
+	lawStrangers = "strangers"
+
+	// lawInVain: no pod whose containers are ready is kept off traffic for longer than a bound.
+	lawInVain = "in vain"
+
+	// lawRequests: no client sends more than a bound of requests of a kind in five minutes in which nothing happens.
+	lawRequests = "requests"
+
+	// lawTrue: what other controllers read is true again after a hold: no conflict of server-side apply, no annotation
+	// of Deployments that differs from the number.
+	lawTrue = "true"
+
+	// lawServes: in the end every pod serves or is gone.
+	lawServes = "serves"
+
+	// lawOwners: in the end owners have the number of pods that they want, of the revision that they want.
+	lawOwners = "owners"
+
+	// lawRemains: in the end no label, annotation, finalizer or deletion cost of PodOps is left.
+	lawRemains = "remains"
+
+	// lawAndThen: after the end, a scale-in, a scale-out and a rollout of every workload complete.
+	lawAndThen = "and then"
+)
+
+const (
+	// recently is the time for which an earlier wish, rule or failure still explains an act: watches are late by up to
+	// 2 s, and an act that was decided before is written after it.
+	recently = 15 * time.Second
+
+	// asked is the time for which the request of a client explains that its pod leaves.
+	asked = 2*time.Minute + recently
+
+	// owed is the time within which the request of a client must be seen that explains that its pod went off traffic.
+	owed = 30 * time.Second
+
+	// inVain is the time for which a pod may be kept off traffic with ready containers.
+	inVain = 2 * time.Minute
+
+	// quiet is the time for which requests are counted, and most the number of requests of a kind that a client may
+	// send in it.
+	quiet = 5 * time.Minute
+	most  = 1000
+)
+
+// laws watch the writes of a world. They are safe for concurrent use.
+type laws struct {
+	world *World
+
+	mu       sync.Mutex
+	mirror   mirror
+	acting   bool // the acts have begun
+	writes   int
+	removed  map[string]int // pods by workload
+	atEnd    map[string]int // the same, before the end began
+	left     map[string]int // pods by workload, before the end began
+	violated []Violation
+	wished   map[string][]dated // by workload, the newest last
+	bounds   map[string][]dated // by namespace and name of a rule
+	pods     map[string]*podFacts
+	lastAct  time.Time
+	counted  map[string]int
+	since    time.Time // of counted
+}
+
+// dated is a number that holds from a time on.
+type dated struct {
+	at time.Time
+	n  int
+}
+
+// podFacts are what laws remember of a pod, by UID.
+type podFacts struct {
+	created  time.Time
+	labelled time.Time // since when it has the control label
+	asked    time.Time // when a client last asked for its removal
+	failed   time.Time // when its containers last became unready
+	vain     time.Time // since when it is off traffic with ready containers
+	debt     time.Time // when it went off traffic although only the request of a client can explain that
+	law, why string    // that are violated if no client asked
+}
+
+func newLaws(w *World) *laws {
+	l := &laws{
+		world: w, mirror: mirror{}, removed: map[string]int{}, wished: map[string][]dated{}, bounds: map[string][]dated{},
+		pods: map[string]*podFacts{},
+	}
+	for _, workload := range w.schedule.Workloads {
+		l.wished[workload.Name] = []dated{{w.began, workload.Replicas}}
+	}
+	return l
+}
+
+// begin is called when the acts begin. Laws do not watch the creation of the workloads.
+func (l *laws) begin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.acting, l.lastAct = true, time.Now()
+	l.counted, l.since = l.world.server.Counts(), time.Now()
+}
+
+// act is called before each act.
+func (l *laws) act() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lastAct = time.Now()
+}
+
+// wishes is called when the wish for a workload changed.
+func (l *laws) wishes(name string) {
+	wish := l.world.wished(name)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wished[name] = append(l.wished[name], dated{time.Now(), wish.replicas})
+}
+
+// report records a violation.
+func (l *laws) report(law, text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.violate(time.Now(), law, text)
+}
+
+// violate records a violation: the first of each law, and no more than ten.
+func (l *laws) violate(at time.Time, law, text string) {
+	if len(l.violated) >= 10 || slices.ContainsFunc(l.violated, func(v Violation) bool { return v.Law == law }) {
+		return
+	}
+	l.violated = append(l.violated, Violation{Law: law, At: at.Sub(l.world.began).Truncate(time.Millisecond), Text: text})
+	l.world.trace.add(at, "!! "+law+": "+text)
+}
+
+// end is called before the end begins.
+func (l *laws) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.left, l.atEnd = map[string]int{}, maps.Clone(l.removed)
+	for _, pod := range l.mirror.active(func(*corev1.Pod) bool { return true }) {
+		l.left[pod.Labels[app]]++
+	}
+}
+
+func (l *laws) found() Verdict {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Verdict{Violations: slices.Clone(l.violated), Writes: l.writes, Removed: l.atEnd, Left: l.left}
+}
+
+// write checks the laws of writes.
+func (l *laws) write(write apiserver.Write) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.writes++
+	if !l.acting {
+		l.mirror.apply(write)
+		l.remember(write)
+		return
+	}
+	l.strangers(write)
+	l.refusedAct(write)
+	l.number(write)
+	l.ask(write)
+	before, pod := write.Before.(*corev1.Pod)
+	if pod {
+		l.removal(write, before)
+	}
+	l.mirror.apply(write)
+	l.remember(write)
+	if pod {
+		l.available(write, before)
+	}
+}
+
+// isRemoval reports whether a write made an active pod terminate or removed it.
+func isRemoval(write apiserver.Write) bool {
+	before, ok := write.Before.(*corev1.Pod)
+	if !ok || before.DeletionTimestamp != nil {
+		return false
+	}
+	after, ok := write.After.(*corev1.Pod)
+	return !ok || after == nil || after.DeletionTimestamp != nil
+}
+
+// isGuarded reports whether PodOps guards a pod against removals by a user: the pod has its label and gate, which no
+// request of the last seconds changed, and the user is not a part of Kubernetes whose removals pass.
+func (l *laws) isGuarded(user string, pod *corev1.Pod) bool {
+	facts := l.facts(pod)
+	return isControlled(pod) && time.Since(facts.labelled) > recently && hasGate(pod) && l.world.managers.guards() && !passes(user) &&
+		!l.mirror.terminates(pod.Namespace)
+}
+
+// passes reports whether removals by a user are not held: kubelets, the collectors of garbage.
+func passes(user string) bool {
+	return strings.HasPrefix(user, "system:node") || strings.HasSuffix(user, ":generic-garbage-collector") ||
+		strings.HasSuffix(user, ":pod-garbage-collector") || strings.HasSuffix(user, ":namespace-controller")
+}
+
+func isControlled(pod *corev1.Pod) bool {
+	return pod.Labels[appsv1alpha1.ControlLabelKey] == appsv1alpha1.ControlLabelValue
+}
+
+func hasGate(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.ReadinessGates, func(g corev1.PodReadinessGate) bool {
+		return g.ConditionType == appsv1alpha1.ServiceReadyGate
+	})
+}
+
+// removal checks the laws of the removal of a pod.
+func (l *laws) removal(write apiserver.Write, pod *corev1.Pod) {
+	if !isRemoval(write) {
+		return
+	}
+	on, _ := l.world.schedule.workload(pod.Labels[app])
+	l.removed[on.Name]++
+	if !isActive(pod) {
+		return
+	}
+	if l.isGuarded(write.User, pod) && isTrue(pod, corev1.PodReady) {
+		l.violate(write.Time, lawTraffic, fmt.Sprintf("%s removed %s while its traffic was on", shortUser(write.User), pod.Name))
+	}
+	if isManager(write.User) && !isAskedByLabel(pod) && !isOf(pod, "StatefulSet") {
+		l.violate(write.Time, lawRefused, fmt.Sprintf("PodOps removed %s: nothing but an answered request asked for it", pod.Name))
+	}
+	if !isController(write.User) && !isManager(write.User) || passes(write.User) || !isControlled(pod) {
+		return
+	}
+	if why := l.isWanted(on, pod); why != "" && time.Since(l.facts(pod).asked) > asked {
+		l.violate(write.Time, lawWanted, fmt.Sprintf("%s removed %s: %s", shortUser(write.User), pod.Name, why))
+	}
+}
+
+// isAskedByLabel reports whether a request that PodOps carries out itself is in the pod.
+func isAskedByLabel(pod *corev1.Pod) bool {
+	if _, ok := pod.Labels[appsv1alpha1.ToDeleteLabelKey]; ok {
+		return true
+	}
+	for key := range pod.Labels {
+		if strings.HasPrefix(key, appsv1alpha1.OperatingLabelPrefix+"/"+appsv1alpha1.PodOperationIDPrefix) {
+			return true
+		}
+	}
+	return false
+}
+
+func isOf(pod *corev1.Pod, kind string) bool {
+	controller := metav1.GetControllerOf(pod)
+	return controller != nil && controller.Kind == kind
+}
+
+func isController(user string) bool {
+	return strings.HasPrefix(user, "system:serviceaccount:kube-system:") && strings.HasSuffix(user, "-controller") || user == owner
+}
+
+// refusedAct is the law of acts that PodOps carries out although their requests were refused: an eviction, too, is one.
+func (l *laws) refusedAct(write apiserver.Write) {
+	if write.Resource != "pods" || write.Subresource != "eviction" || !isManager(write.User) || write.Code >= 300 {
+		return
+	}
+	pod, ok := l.mirror.get("pods", write.Namespace, write.Name).(*corev1.Pod)
+	if ok && !isAskedByLabel(pod) && !isOf(pod, "StatefulSet") {
+		l.violate(write.Time, lawRefused, fmt.Sprintf("PodOps evicted %s: nothing but an answered request asked for it", write.Name))
+	}
+}
+
+// number is the law of the numbers of ReplicaSets.
+func (l *laws) number(write apiserver.Write) {
+	if write.Resource != "replicasets" || !isManager(write.User) {
+		return
+	}
+	if changes := fieldChangesOf(write); len(changes) > 0 {
+		l.violate(write.Time, lawNumber, fmt.Sprintf("PodOps changed ReplicaSet %s: %s", write.Name, strings.Join(changes, ", ")))
+	}
+}
+
+func fieldChangesOf(write apiserver.Write) []string {
+	if write.Before == nil || write.After == nil {
+		return nil
+	}
+	return fieldChanges(write.Before, write.After)
+}
+
+// strangers is the law of requests for objects without the label.
+func (l *laws) strangers(write apiserver.Write) {
+	if write.Code < 400 || !strings.Contains(strings.ToLower(write.Message), "podops") {
+		return
+	}
+	stranger := write.Namespace == Strangers
+	if pod, ok := l.mirror.get(write.Resource, write.Namespace, write.Name).(*corev1.Pod); ok && !isControlled(pod) {
+		stranger = stranger || l.facts(pod).labelled.IsZero() && !isManager(write.User)
+	}
+	if stranger && !isManager(write.User) {
+		l.violate(write.Time, lawStrangers, fmt.Sprintf("%s may not %s %s/%s %s, which has no label: %s",
+			shortUser(write.User), write.Verb, write.Resource, write.Subresource, write.Name, cut(write.Message, 160)))
+	}
+}
+
+// ask remembers requests of clients for the removal of a pod.
+func (l *laws) ask(write apiserver.Write) {
+	if write.Resource != "pods" || write.Verb != "delete" && write.Subresource != "eviction" || isManager(write.User) {
+		return
+	}
+	pod, ok := l.mirror.get("pods", write.Namespace, write.Name).(*corev1.Pod)
+	if !ok || isController(write.User) && !isOf(pod, string(Fleet)) {
+		return
+	}
+	facts := l.facts(pod)
+	facts.asked, facts.debt = write.Time, time.Time{}
+}
+
+// facts returns what is remembered of a pod.
+func (l *laws) facts(pod *corev1.Pod) *podFacts {
+	known, ok := l.pods[string(pod.UID)]
+	if !ok {
+		known = &podFacts{created: time.Now()}
+		l.pods[string(pod.UID)] = known
+	}
+	return known
+}
+
+// remember updates what is remembered of a pod.
+func (l *laws) remember(write apiserver.Write) {
+	if rule, ok := newest(write).(*appsv1alpha1.PodTransitionRule); ok {
+		l.rememberRule(write, rule)
+		return
+	}
+	pod, ok := write.After.(*corev1.Pod)
+	if !ok || pod == nil {
+		return
+	}
+	facts := l.facts(pod)
+	before, _ := write.Before.(*corev1.Pod)
+	if isControlled(pod) && (before == nil || !isControlled(before)) {
+		facts.labelled = write.Time
+	}
+	if before != nil && isTrue(before, corev1.ContainersReady) && !isTrue(pod, corev1.ContainersReady) {
+		facts.failed = write.Time
+	}
+	_, offline := pod.Labels[appsv1alpha1.StayOfflineLabelKey]
+	isVain := isActive(pod) && isControlled(pod) && hasGate(pod) && isTrue(pod, corev1.ContainersReady) &&
+		!isTrue(pod, appsv1alpha1.ServiceReadyGate) && !offline && !slices.Contains(pod.Finalizers, protection)
+	switch {
+	case !isVain:
+		facts.vain = time.Time{}
+	case facts.vain.IsZero():
+		facts.vain = write.Time
+	}
+}
+
+// newest returns the object of a write: after it, or before it if it is gone.
+func newest(write apiserver.Write) runtime.Object {
+	if write.After != nil {
+		return write.After
+	}
+	return write.Before
+}
+
+// watch checks the laws that time breaks.
+func (l *laws) watch(ctx context.Context) {
+	for pause(ctx, 10*time.Second) {
+		l.mu.Lock()
+		now := time.Now()
+		for _, object := range l.mirror["pods"] {
+			pod := object.(*corev1.Pod)
+			facts := l.facts(pod)
+			bound := inVain - time.Duration(l.world.schedule.Strict)*(inVain-time.Second)
+			if !facts.vain.IsZero() && now.Sub(facts.vain) > bound && l.acting && l.world.managers.guards() {
+				l.violate(now, lawInVain, fmt.Sprintf("the containers of %s are ready, and its gate is False since %s",
+					pod.Name, facts.vain.Sub(l.world.began).Truncate(time.Second)))
+			}
+		}
+		for _, facts := range l.pods {
+			if !facts.debt.IsZero() && now.Sub(facts.debt) > owed {
+				l.violate(facts.debt, facts.law, facts.why)
+				facts.debt = time.Time{}
+			}
+		}
+		l.mu.Unlock()
+		l.requests()
+	}
+}
+
+// requests is the law of requests. It counts over five minutes without an act.
+func (l *laws) requests() {
+	l.mu.Lock()
+	acting, last, since := l.acting, l.lastAct, l.since
+	l.mu.Unlock()
+	if !acting || time.Since(since) < quiet {
+		return
+	}
+	counts := l.world.server.Counts()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	bound := most - l.world.schedule.Strict*(most-1)
+	if last.Before(since) {
+		for _, kind := range slices.Sorted(maps.Keys(counts)) {
+			if n := counts[kind] - l.counted[kind]; n > bound {
+				l.violate(time.Now(), lawRequests, fmt.Sprintf("%d requests %s in %s", n, kind, time.Since(since).Truncate(time.Second)))
+			}
+		}
+	}
+	l.counted, l.since = counts, time.Now()
+}

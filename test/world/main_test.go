@@ -1,0 +1,48 @@
+package world_test
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"testing"
+
+	"github.com/go-logr/logr"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/podops-dev/podops/pkg/opa/sandbox"
+	"github.com/podops-dev/podops/test/world"
+)
+
+var (
+	seeds = flag.Int("seeds", 20, "how many schedules TestSchedules plays")
+	from  = flag.Uint64("from", 1, "the first seed of TestSchedules")
+	seed  = flag.Uint64("seed", 0, "the one seed that TestSchedules plays; its trace is printed")
+	full  = flag.Bool("trace", false, "print the trace of every schedule, in full")
+	plays = flag.Int("shrink", 40, "how many schedules may be played to shrink one that failed")
+
+	// fixture is made before any bubble.
+	fixture *world.Fixture
+)
+
+func TestMain(m *testing.M) {
+	if sandbox.IsChild(os.Args) {
+		os.Exit(sandbox.Child(os.Stdin, os.Stdout))
+	}
+	flag.Parse()
+	// The second handler sleeps by a time that the process shares: a bubble begins in the year 2000, and would wait until
+	// the time of the process.
+	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	klog.SetLogger(logr.Discard())
+	ctrl.SetLogger(logr.Discard())
+	var err error
+	if fixture, err = world.NewFixture(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	os.Exit(m.Run())
+}

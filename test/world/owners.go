@@ -1,0 +1,271 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+const (
+	// drainTime is the annotation of pods behind the load balancer: the time that one takes to drain.
+	drainTime = "test.podops.dev/drain"
+
+	// protection is the finalizer of the load balancer.
+	protection = appsv1alpha1.ProtectionFinalizerPrefix + "/balancer"
+
+	// ownPeriod is the time between two rounds of the controllers of custom resources.
+	ownPeriod = 2 * time.Second
+)
+
+// own runs the controllers of Fleets, Rollouts and Groups.
+func (w *World) own(ctx context.Context) {
+	for pause(ctx, ownPeriod) {
+		for _, workload := range w.schedule.Workloads {
+			var err error
+			switch workload.Kind {
+			case Fleet:
+				err = w.ownFleet(ctx, workload)
+			case Rollout:
+				err = w.ownRollout(ctx, workload)
+			case Group:
+				err = w.ownGroup(ctx, workload)
+			}
+			if client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
+				w.trace.note(workload.Name + ": " + cut(err.Error(), 120))
+			}
+		}
+	}
+}
+
+// customSpec returns the numbers of a custom resource.
+func (w *World) customSpec(ctx context.Context, on Workload) (object *unstructured.Unstructured, replicas int, image string, err error) {
+	object = custom(on)
+	if err := w.client(owner).Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+		return nil, 0, "", err
+	}
+	n, _, _ := unstructured.NestedInt64(object.Object, "spec", "replicas")
+	image, _, _ = unstructured.NestedString(object.Object, "spec", "image")
+	return object, int(n), image, nil
+}
+
+// ownFleet creates, replaces and removes pods, at most one of which may be unavailable. When the deletion of a pod is
+// refused, it tries the next.
+func (w *World) ownFleet(ctx context.Context, on Workload) error {
+	object, replicas, wanted, err := w.customSpec(ctx, on)
+	if err != nil {
+		return err
+	}
+	pods, err := w.owned(ctx, on, object)
+	if err != nil {
+		return err
+	}
+	for range replicas - len(pods) {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: on.Namespace(), GenerateName: on.Name + "-"}}
+		made := template(on)
+		pod.Labels, pod.Annotations, pod.Spec = made.Labels, made.Annotations, made.Spec
+		pod.Spec.Containers[0].Image = wanted
+		if err := controllerutil.SetControllerReference(object, pod, w.scheme); err != nil {
+			return fmt.Errorf("owning a pod: %w", err)
+		}
+		if err := w.client(owner).Create(ctx, pod); err != nil {
+			return fmt.Errorf("creating a pod: %w", err)
+		}
+	}
+	ready := len(pods) - countFunc(pods, func(pod corev1.Pod) bool { return !isTrue(&pod, corev1.PodReady) })
+	surplus := len(pods) - replicas
+	old := slices.DeleteFunc(slices.Clone(pods), func(pod corev1.Pod) bool { return image(pod.Spec) == wanted })
+	switch {
+	case surplus > 0:
+		w.removeAny(ctx, pods, surplus)
+	case ready == replicas && len(old) > 0:
+		w.removeAny(ctx, old, 1)
+	}
+	return nil
+}
+
+// removeAny deletes n of the pods. A pod whose deletion is refused is left for the next.
+func (w *World) removeAny(ctx context.Context, pods []corev1.Pod, n int) {
+	for _, pod := range pods {
+		if n == 0 {
+			return
+		}
+		if err := w.client(owner).Delete(ctx, &pod); err == nil {
+			n--
+		}
+	}
+}
+
+// owned returns the active pods of an object.
+func (w *World) owned(ctx context.Context, on Workload, object metav1.Object) ([]corev1.Pod, error) {
+	pods, err := w.pods(ctx, on)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return !metav1.IsControlledBy(&pod, object) }), nil
+}
+
+func countFunc[T any](items []T, is func(T) bool) (n int) {
+	for _, item := range items {
+		if is(item) {
+			n++
+		}
+	}
+	return n
+}
+
+// ownRollout owns a ReplicaSet for each image: the one of the present image gets one more replica than it has ready, the
+// others lose one for each that is ready there, half of the replicas at a time.
+func (w *World) ownRollout(ctx context.Context, on Workload) error {
+	object, replicas, wanted, err := w.customSpec(ctx, on)
+	if err != nil {
+		return err
+	}
+	var list appsv1.ReplicaSetList
+	if err := w.client(owner).List(ctx, &list, client.InNamespace(on.Namespace()), client.MatchingLabels{app: on.Name}); err != nil {
+		return fmt.Errorf("listing ReplicaSets: %w", err)
+	}
+	var current *appsv1.ReplicaSet
+	olds := 0
+	for i, set := range list.Items {
+		if !metav1.IsControlledBy(&set, object) {
+			continue
+		}
+		if image(set.Spec.Template.Spec) == wanted {
+			current = &list.Items[i]
+		} else {
+			olds += int(*set.Spec.Replicas)
+		}
+	}
+	if current == nil {
+		return w.createRevision(ctx, on, object, wanted)
+	}
+	number := min(replicas, int(current.Status.ReadyReplicas)+max(1, replicas/2))
+	if olds == 0 {
+		number = replicas
+	}
+	if err := w.setReplicas(ctx, current, number); err != nil {
+		return err
+	}
+	keep := max(0, replicas-int(current.Status.ReadyReplicas))
+	for _, set := range list.Items {
+		if set.UID == current.UID || !metav1.IsControlledBy(&set, object) {
+			continue
+		}
+		number := min(keep, int(*set.Spec.Replicas))
+		if err := w.setReplicas(ctx, &set, number); err != nil {
+			return err
+		}
+		keep -= number
+	}
+	return nil
+}
+
+func (w *World) createRevision(ctx context.Context, on Workload, object client.Object, wanted string) error {
+	labels := map[string]string{app: on.Name, "revision": wanted}
+	made := template(on)
+	maps.Copy(made.Labels, labels)
+	made.Spec.Containers[0].Image = wanted
+	zero := int32(0)
+	set := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: on.Namespace(), Name: on.Name + "-" + strings.ToLower(wanted), Labels: labels},
+		Spec:       appsv1.ReplicaSetSpec{Replicas: &zero, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: made},
+	}
+	if err := controllerutil.SetControllerReference(object, set, w.scheme); err != nil {
+		return fmt.Errorf("owning a ReplicaSet: %w", err)
+	}
+	return w.client(owner).Create(ctx, set)
+}
+
+// setReplicas updates the number of a ReplicaSet if it differs.
+func (w *World) setReplicas(ctx context.Context, set *appsv1.ReplicaSet, n int) error {
+	if int(*set.Spec.Replicas) == n {
+		return nil
+	}
+	number := int32(n)
+	set.Spec.Replicas = &number
+	return w.client(owner).Update(ctx, set)
+}
+
+// ownGroup creates the StatefulSet of the workers of each leader.
+func (w *World) ownGroup(ctx context.Context, on Workload) error {
+	pods, err := w.pods(ctx, on)
+	if err != nil {
+		return err
+	}
+	for _, pod := range pods {
+		if strings.Count(pod.Name, "-") != strings.Count(on.Name, "-")+1 {
+			continue // a worker
+		}
+		if err := client.IgnoreAlreadyExists(w.client(owner).Create(ctx, workersOf(&pod, image(pod.Spec)))); err != nil {
+			return fmt.Errorf("creating the workers of %s: %w", pod.Name, err)
+		}
+	}
+	return nil
+}
+
+// balance runs the load balancer: it puts its finalizer on pods that may serve, and takes it off once they are drained.
+func (w *World) balance(ctx context.Context) {
+	draining := map[string]time.Time{}
+	for pause(ctx, time.Second) {
+		for _, on := range w.schedule.Workloads {
+			if !on.Balanced {
+				continue
+			}
+			var list corev1.PodList
+			if err := w.client(balancer).List(ctx, &list, client.InNamespace(on.Namespace()), client.MatchingLabels{app: on.Name}); err != nil {
+				continue
+			}
+			for _, pod := range list.Items {
+				w.balancePod(ctx, &pod, draining)
+			}
+		}
+	}
+}
+
+func (w *World) balancePod(ctx context.Context, pod *corev1.Pod, draining map[string]time.Time) {
+	on := slices.Contains(pod.Finalizers, protection)
+	serves := isActive(pod) && isTrue(pod, corev1.PodReady) && !prepares(pod)
+	key := string(pod.UID)
+	switch {
+	case serves && !on && pod.Labels[appsv1alpha1.ControlLabelKey] == appsv1alpha1.ControlLabelValue:
+		_ = w.patch(ctx, balancer, pod, finalizers(append(slices.Clone(pod.Finalizers), protection))) // tried again
+	case serves:
+		delete(draining, key)
+	case on && draining[key].IsZero():
+		takes, _ := time.ParseDuration(pod.Annotations[drainTime])
+		draining[key] = time.Now().Add(takes)
+	case on && !time.Now().Before(draining[key]):
+		without := slices.DeleteFunc(slices.Clone(pod.Finalizers), func(f string) bool { return f == protection })
+		if w.patch(ctx, balancer, pod, finalizers(without)) == nil {
+			delete(draining, key)
+		}
+	}
+}
+
+func finalizers(all []string) map[string]any {
+	return map[string]any{"metadata": map[string]any{"finalizers": all}}
+}
+
+// prepares reports whether traffic must be off a pod, because an operation on it was permitted.
+func prepares(pod *corev1.Pod) bool {
+	for key := range pod.Labels {
+		prefix, _, _ := strings.Cut(key, "/")
+		switch prefix {
+		case appsv1alpha1.PrepareLabelPrefix, appsv1alpha1.OperateLabelPrefix:
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,288 @@
+package world_test
+
+import (
+	"time"
+
+	"github.com/podops-dev/podops/test/world"
+)
+
+// at returns an act on the workload of a story, some seconds after its beginning.
+func at(seconds int, verb string, n int, text string) world.Act {
+	return world.Act{At: time.Duration(seconds) * time.Second, Verb: verb, On: "web", N: n, Text: text}
+}
+
+// during returns an act that lasts.
+func during(seconds int, verb string, n int, text string, lasts time.Duration) world.Act {
+	act := at(seconds, verb, n, text)
+	act.For = lasts
+	return act
+}
+
+// approvals is the rule that requires a label.
+func approvals() world.Act { return at(0, "rule", 0, "approved") }
+
+// deployment, replicaSet and statefulSet return workloads with the name web.
+func deployment(replicas int) world.Workload {
+	return world.Workload{Kind: world.Deployment, Name: "web", Replicas: replicas, Start: 2 * time.Second, Stop: time.Second}
+}
+
+func of(kind world.Kind, replicas int) world.Workload {
+	w := deployment(replicas)
+	w.Kind = kind
+	return w
+}
+
+func with(w world.Workload, change func(*world.Workload)) world.Workload {
+	change(&w)
+	return w
+}
+
+// stories returns every story. Each ends with a rollout, a scale-in and a scale-out of its workload.
+func stories() []story {
+	all := append(numbers(), refusals()...)
+	all = append(all, counterparts()...)
+	all = append(all, strangers()...)
+	return append(all, clients()...)
+}
+
+// numbers are stories of scale-ins and rollouts that wait, and are withdrawn.
+func numbers() []story {
+	recreate := func(w *world.Workload) { w.Recreate = true }
+	return []story{
+		{
+			name: "a scale-in is held and withdrawn", workload: deployment(4),
+			acts:   []world.Act{approvals(), at(10, "scale", 2, ""), at(40, "scale", 4, "")},
+			length: 2 * time.Minute, left: 4, known: true,
+		},
+		{
+			name: "a scale-in is held and withdrawn by an autoscaler", workload: deployment(4),
+			acts:   []world.Act{approvals(), during(10, "hpa", 2, "", 20*time.Second), during(40, "hpa", 4, "", 30*time.Second)},
+			length: 2 * time.Minute, left: 4, known: true,
+		},
+		{
+			name: "a rollout with Recreate is held and withdrawn", workload: with(deployment(2), recreate),
+			acts:   []world.Act{approvals(), at(10, "image", 0, "v2"), at(40, "undo", 0, ""), at(70, "approve", 0, "")},
+			length: 3 * time.Minute, left: 2, known: true,
+		},
+		{
+			name: "a scale to 0 with Recreate is held and withdrawn", workload: with(deployment(3), recreate),
+			acts:   []world.Act{approvals(), at(10, "scale", 0, ""), at(40, "scale", 3, ""), at(70, "approve", 0, "")},
+			length: 3 * time.Minute, left: 3, known: true,
+		},
+		{
+			name: "an apply of a ReplicaSet is held and reverted", workload: of(world.ReplicaSet, 4),
+			acts:   []world.Act{approvals(), at(10, "scale", 2, "apply"), at(40, "scale", 4, "apply"), at(60, "approve", 0, "")},
+			length: 3 * time.Minute, left: 4, known: true,
+		},
+		{
+			name: "a ReplicaSet is scaled out while no manager answers", workload: of(world.ReplicaSet, 4),
+			acts: []world.Act{
+				approvals(), at(10, "scale", 2, "apply"), at(40, "kill", 0, ""), at(45, "scale", 6, ""), at(60, "start", 0, ""), at(110, "approve", 0, ""),
+			},
+			length: 4 * time.Minute, left: 6, known: true,
+		},
+		{
+			name: "a withdrawal comes while the watch of ReplicaSets is late", workload: of(world.ReplicaSet, 4),
+			late:   []world.Act{{At: 0, On: "replicasets", N: 4, For: time.Minute}},
+			acts:   []world.Act{approvals(), at(10, "scale", 2, ""), at(11, "scale", 4, ""), at(60, "approve", 0, "")},
+			length: 3 * time.Minute, left: 4, known: true,
+		},
+		{
+			name: "a withdrawal comes while the watch of Deployments is late", workload: deployment(4),
+			late:   []world.Act{{At: 15 * time.Second, On: "deployments", N: 30, For: time.Minute}},
+			acts:   []world.Act{approvals(), at(10, "scale", 2, ""), at(20, "scale", 4, ""), at(25, "approve", 0, "")},
+			length: 3 * time.Minute, left: 4, known: true,
+		},
+		{
+			name: "new pods fail while a rollout is held",
+			workload: with(deployment(4), func(w *world.Workload) {
+				w.MaxUnavailable, w.MaxSurge = "0", "50%"
+			}),
+			acts: []world.Act{
+				approvals(), at(10, "image", 0, "v2"), during(60, "fail", 0, "new", 5*time.Minute), during(60, "fail", 1, "new", 5*time.Minute),
+				at(100, "approve", 0, ""),
+			},
+			length: 4 * time.Minute, left: any, known: true,
+		},
+		{
+			name: "a scale-in is held for an hour", workload: with(deployment(4), func(w *world.Workload) { w.ProgressDeadline = 20 }),
+			acts:   []world.Act{approvals(), at(10, "scale", 2, "")},
+			length: time.Hour, left: 4, known: true,
+		},
+		{
+			name: "a rollout is held for an hour", workload: with(deployment(4), func(w *world.Workload) { w.ProgressDeadline = 20 }),
+			acts:   []world.Act{approvals(), at(10, "image", 0, "v2")},
+			length: time.Hour, left: any,
+		},
+		{
+			name: "a ReplicaSet is lowered while its pod starts", workload: with(deployment(2), func(w *world.Workload) { w.Start = 6 * time.Second }),
+			acts:   []world.Act{approvals(), at(10, "scale-set", 3, ""), at(40, "approve", 0, "others")},
+			length: 3 * time.Minute, removed: 1, left: 2, known: true,
+		},
+	}
+}
+
+// refusals are stories of requests that others refuse.
+func refusals() []story {
+	return []story{
+		{
+			name: "a policy denies a scale", workload: of(world.ReplicaSet, 3),
+			acts:   []world.Act{during(0, "deny", 0, "scale", time.Minute), at(5, "scale", 0, "")},
+			length: 2 * time.Minute, left: 3, known: true,
+		},
+		{
+			name: "a scale conflicts", workload: of(world.ReplicaSet, 3),
+			acts:   []world.Act{at(5, "scale", 0, "outdated")},
+			length: 2 * time.Minute, left: 3, known: true,
+		},
+		{
+			name: "a webhook denies a delete", workload: deployment(3),
+			acts:   []world.Act{during(0, "deny", 0, "delete", time.Minute), at(5, "delete-pod", 0, "")},
+			length: 2 * time.Minute, left: 3, known: true,
+		},
+		{
+			name: "a webhook denies an eviction", workload: deployment(3),
+			acts:   []world.Act{during(0, "deny", 0, "evict", time.Minute), at(5, "evict", 0, "")},
+			length: 2 * time.Minute, left: 3, known: true,
+		},
+	}
+}
+
+// counterparts are stories of holds whose counterpart vanishes.
+func counterparts() []story {
+	return []story{
+		{
+			name: "a ReplicaSet is orphaned while its pods wait", workload: of(world.ReplicaSet, 3),
+			acts:   []world.Act{approvals(), at(10, "scale", 1, ""), at(40, "orphan", 0, ""), at(60, "approve", 0, "")},
+			length: 4 * time.Minute, left: 3, known: true,
+		},
+		{
+			name: "a Deployment is orphaned while its rollout waits", workload: deployment(3),
+			acts:   []world.Act{approvals(), at(10, "image", 0, "v2"), at(40, "orphan", 0, "all"), at(60, "approve", 0, "")},
+			length: 4 * time.Minute, left: any, known: true,
+		},
+		{
+			name: "a pod is released while it waits", workload: of(world.ReplicaSet, 3),
+			acts:   []world.Act{approvals(), at(10, "scale", 1, ""), at(40, "release-pod", 0, "waiting"), at(60, "approve", 0, "")},
+			length: 4 * time.Minute, left: any, removed: any, known: true,
+		},
+		{
+			name: "another pod fails while a pod is drained", workload: with(deployment(3), func(w *world.Workload) {
+				w.Balanced, w.Drain = true, 20*time.Second
+			}),
+			acts: []world.Act{
+				at(0, "budget", 2, ""), {At: 10 * time.Second, Verb: "drain", Text: "uncordon", For: 5 * time.Minute},
+				during(15, "fail", 0, "idle", 7*time.Minute),
+			},
+			length: 8 * time.Minute, left: any, removed: any, known: true,
+		},
+		{
+			name: "the template of a ReplicaSet loses the label while its pods wait", workload: of(world.ReplicaSet, 3),
+			acts:   []world.Act{approvals(), at(10, "scale", 1, ""), at(30, "untemplate", 0, ""), at(50, "approve", 0, "")},
+			length: 4 * time.Minute, left: 1, removed: 2, known: true,
+		},
+		{
+			name: "a node is selected again while its pod waits", workload: of(world.DaemonSet, 3),
+			acts:   []world.Act{approvals(), at(10, "unlabel-node", 0, ""), at(40, "label-node", 0, ""), at(70, "approve", 0, "")},
+			length: 4 * time.Minute, left: 3, known: true,
+		},
+		{
+			name: "a Job is resumed while its pods wait", workload: of(world.Job, 2),
+			acts:   []world.Act{approvals(), at(10, "suspend", 0, ""), at(40, "unsuspend", 0, ""), at(70, "approve", 0, "")},
+			length: 4 * time.Minute, left: 2, known: true,
+		},
+	}
+}
+
+// strangers are stories of pods without the label.
+func strangers() []story {
+	none := func(w *world.Workload) { w.Labels = world.None }
+	return []story{
+		{
+			name: "one labelled pod among pods without the label", workload: with(deployment(3), none),
+			acts:   []world.Act{at(5, "label-pod", 0, ""), at(6, "cost", 0, "-1"), at(30, "scale", 2, "")},
+			length: 15 * time.Minute, left: 2, removed: 1, known: true,
+		},
+		{
+			name: "one pod without the label among labelled pods", workload: deployment(4),
+			acts:   []world.Act{at(5, "unlabel-pod", 3, ""), at(6, "cost", 0, "-1"), at(30, "scale", 3, "")},
+			length: 15 * time.Minute, left: 3, removed: 1, known: true,
+		},
+		{
+			name: "a rollout of labelled pods with one without the label", workload: deployment(4),
+			acts:   []world.Act{at(0, "rule", 0, "max=1"), at(5, "unlabel-pod", 0, ""), at(30, "image", 0, "v2")},
+			length: 15 * time.Minute, left: 4, removed: 4, known: true,
+		},
+		{
+			name: "a rollout of a StatefulSet with one pod without the label", workload: of(world.StatefulSet, 4),
+			acts:   []world.Act{at(0, "rule", 0, "max=1"), at(5, "unlabel-pod", 0, ""), at(30, "image", 0, "v2")},
+			length: 15 * time.Minute, left: 4, removed: 4, known: true,
+		},
+		{
+			name:     "pods without the label while a manager hangs",
+			workload: with(deployment(3), func(w *world.Workload) { w.Stranger = true }),
+			acts:     []world.Act{during(0, "hang", 0, "", time.Minute), at(10, "evict", 0, ""), at(20, "scale", 1, "")},
+			length:   2 * time.Minute, left: 1, removed: 3,
+		},
+	}
+}
+
+// clients are stories of programs that remove many pods.
+func clients() []story {
+	return []story{
+		{
+			name: "a drain of a StatefulSet", workload: of(world.StatefulSet, 3),
+			acts: []world.Act{
+				at(0, "rule", 0, "share=25%"), {At: 10 * time.Second, Verb: "drain", Text: "uncordon", For: 45 * time.Second},
+			},
+			length: 3 * time.Minute, left: 3, removed: 1, granted: map[string]int{"drain": 1}, known: true,
+		},
+		{
+			name: "a descheduler that may evict one pod", workload: deployment(6),
+			acts:   []world.Act{during(10, "evict-some", 1, "", time.Minute)},
+			length: 3 * time.Minute, left: 6, removed: 1, granted: map[string]int{"evict-some": 1}, known: true,
+		},
+		{
+			name: "a descheduler that may evict two pods under a rule", workload: deployment(12),
+			acts:   []world.Act{at(0, "rule", 0, "share=25%"), during(10, "evict-some", 2, "", time.Minute)},
+			length: 3 * time.Minute, left: 12, removed: 2, granted: map[string]int{"evict-some": 2}, known: true,
+		},
+		{
+			name: "a drain that gave up", workload: deployment(2), nodes: 2,
+			acts: []world.Act{
+				approvals(), {At: 10 * time.Second, Verb: "drain", Text: "uncordon", For: 5 * time.Second}, at(81, "approve", 0, ""),
+			},
+			length: 4 * time.Minute, left: 2, known: true,
+		},
+		{
+			name: "a drain of an application that fails and recovers", workload: deployment(3), nodes: 1,
+			acts: []world.Act{
+				at(0, "budget", 2, ""), during(10, "fail", 0, "", 15*time.Second), during(10, "fail", 1, "", 15*time.Second),
+				{At: 13 * time.Second, Verb: "drain", Text: "uncordon", For: 4 * time.Minute},
+			},
+			length: 6 * time.Minute, left: any, removed: any, known: true,
+		},
+		{
+			name: "an owner that names another pod at each refusal", workload: of(world.Fleet, 4),
+			acts:   []world.Act{approvals(), at(10, "scale", 3, ""), at(60, "approve", 0, "")},
+			length: 4 * time.Minute, left: 3, removed: 1, known: true,
+		},
+		{
+			name: "a Rollout under a rule of availability", workload: of(world.Rollout, 8),
+			acts:   []world.Act{at(0, "rule", 0, "max=1"), at(10, "image", 0, "v2")},
+			length: 10 * time.Minute, left: 8, removed: 8, known: true,
+		},
+		{
+			name: "a group of a leader and its workers", workload: of(world.Group, 4),
+			acts:   []world.Act{at(0, "rule", 0, "share=25%"), at(10, "image", 0, "v2")},
+			length: 15 * time.Minute, left: 12, removed: any, known: true,
+		},
+		{
+			name: "three deletes of permitted pods", workload: deployment(4),
+			acts: []world.Act{
+				at(0, "rule", 0, "max=1"), at(10, "delete-pod", 0, ""), at(10, "delete-pod", 1, ""), at(10, "delete-pod", 2, ""),
+			},
+			length: 2 * time.Minute, left: 4, removed: 3, known: true,
+		},
+	}
+}

@@ -1,0 +1,329 @@
+package world
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/world/apiserver"
+)
+
+// mirror has every object as the API server has it, by resource, and by namespace and name.
+type mirror map[string]map[string]runtime.Object
+
+func (m mirror) apply(write apiserver.Write) {
+	if write.Before == nil && write.After == nil {
+		return
+	}
+	of, ok := m[write.Resource]
+	if !ok {
+		of = map[string]runtime.Object{}
+		m[write.Resource] = of
+	}
+	key := write.Namespace + "/" + write.Name
+	if write.After == nil {
+		delete(of, key)
+		return
+	}
+	of[key] = write.After
+}
+
+// get returns an object; nil if there is none.
+func (m mirror) get(resource, namespace, name string) runtime.Object {
+	return m[resource][namespace+"/"+name]
+}
+
+// terminates reports whether a namespace is being deleted.
+func (m mirror) terminates(namespace string) bool {
+	object, ok := m.get("namespaces", "", namespace).(*corev1.Namespace)
+	return ok && object.DeletionTimestamp != nil
+}
+
+// active returns the active pods that a function selects.
+func (m mirror) active(selects func(*corev1.Pod) bool) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, object := range m["pods"] {
+		if pod := object.(*corev1.Pod); isActive(pod) && selects(pod) {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// floor returns the lowest number that a list had recently, and at least the last.
+func floor(list []dated, now time.Time) int {
+	if len(list) == 0 {
+		return 0
+	}
+	lowest := list[len(list)-1].n
+	for i := len(list) - 2; i >= 0; i-- {
+		if now.Sub(list[i+1].at) > recently {
+			break
+		}
+		lowest = min(lowest, list[i].n)
+	}
+	return lowest
+}
+
+// isSettled reports whether a list did not change recently.
+func isSettled(list []dated, now time.Time) bool {
+	return len(list) == 0 || now.Sub(list[len(list)-1].at) > recently
+}
+
+// isWanted returns why the owner of a pod wants it, before it is removed; empty if the owner wants it removed, or if the
+// laws do not know.
+func (l *laws) isWanted(on Workload, pod *corev1.Pod) string {
+	wish, now := l.world.wished(on.Name), time.Now()
+	list := l.wished[on.Name]
+	controller := metav1.GetControllerOf(pod)
+	if wish.gone || controller == nil {
+		if wish.orphaned && isSettled(list, now) {
+			return "its owner was deleted without its pods"
+		}
+		return ""
+	}
+	if !isTrue(pod, corev1.ContainersReady) {
+		return "" // a removal of a broken pod may be a repair
+	}
+	siblings := l.mirror.active(func(other *corev1.Pod) bool {
+		leaves := isControlled(other) && hasGate(other) && !isTrue(other, appsv1alpha1.ServiceReadyGate) && isTrue(other, corev1.ContainersReady)
+		return other.Labels[app] == on.Name && other.Namespace == pod.Namespace && (other.UID == pod.UID || !leaves)
+	})
+	after := len(siblings) - 1
+	least := floor(list, now) + l.world.schedule.Strict
+	current := isSettled(list, now) && image(pod.Spec) == wish.image
+	switch on.Kind {
+	case Deployment:
+		if !current {
+			least -= l.unavailable(on, least)
+		}
+	case ReplicaSet:
+		// The number is all that the owner wants.
+	case StatefulSet:
+		if !current {
+			least--
+		}
+	case DaemonSet:
+		if !current || !l.selectsNode(on, pod) {
+			return ""
+		}
+		return "its node is selected, and its revision is the present one"
+	case Job:
+		return l.jobWants(on, pod)
+	case Fleet:
+		if !current {
+			least -= 1 + l.world.schedule.Strict
+		}
+	default:
+		return ""
+	}
+	if after >= least {
+		return ""
+	}
+	return fmt.Sprintf("%d pods are left of the %d that are wanted", after, least)
+}
+
+// unavailable returns how many pods of a Deployment a rollout may take away at once.
+func (l *laws) unavailable(on Workload, replicas int) int {
+	if on.Recreate {
+		return replicas
+	}
+	bound := on.MaxUnavailable
+	if bound == "" {
+		bound = "25%"
+	}
+	value := intstr.Parse(bound)
+	n, err := intstr.GetScaledValueFromIntOrPercent(&value, replicas, false)
+	if err != nil {
+		return replicas
+	}
+	if surge := on.MaxSurge; n == 0 && (surge == "0" || surge == "0%") {
+		return 1
+	}
+	return n
+}
+
+// selectsNode reports whether a DaemonSet selects the node of a pod, and no node changed recently.
+func (l *laws) selectsNode(on Workload, pod *corev1.Pod) bool {
+	node, ok := l.mirror.get("nodes", "", pod.Spec.NodeName).(*corev1.Node)
+	set, live := l.mirror.get("daemonsets", on.Namespace(), on.Name).(*appsv1.DaemonSet)
+	return ok && live && set.DeletionTimestamp == nil && labels.SelectorFromSet(set.Spec.Template.Spec.NodeSelector).Matches(labels.Set(node.Labels))
+}
+
+// jobWants returns why a Job wants a pod.
+func (l *laws) jobWants(on Workload, pod *corev1.Pod) string {
+	job, ok := l.mirror.get("jobs", on.Namespace(), on.Name).(*batchv1.Job)
+	if !ok || job.DeletionTimestamp != nil || job.Spec.Suspend != nil && *job.Spec.Suspend || job.Status.CompletionTime != nil {
+		return ""
+	}
+	if !isSettled(l.wished[on.Name], time.Now()) {
+		return ""
+	}
+	active := l.mirror.active(func(other *corev1.Pod) bool { return other.Labels[app] == on.Name })
+	if len(active) > int(*job.Spec.Parallelism) {
+		return ""
+	}
+	return "the Job is not suspended"
+}
+
+// rememberRule records the bound of a rule of availability.
+func (l *laws) rememberRule(write apiserver.Write, rule *appsv1alpha1.PodTransitionRule) {
+	key := rule.Namespace + "/" + rule.Name
+	bound, ok := l.bound(rule)
+	if !ok || write.After == nil {
+		bound = math.MaxInt32
+	}
+	list := l.bounds[key]
+	if len(list) == 0 {
+		l.bounds[key] = []dated{{time.Time{}, math.MaxInt32}, {write.Time, bound}}
+	} else if list[len(list)-1].n != bound {
+		l.bounds[key] = append(list, dated{write.Time, bound})
+	}
+}
+
+// bound returns how many of the pods of a rule may be unavailable.
+func (l *laws) bound(rule *appsv1alpha1.PodTransitionRule) (int, bool) {
+	if len(rule.Spec.Rules) == 0 || rule.Spec.Rules[0].AvailablePolicy == nil || rule.Spec.Rules[0].AvailablePolicy.MaxUnavailableValue == nil {
+		return 0, false
+	}
+	value := rule.Spec.Rules[0].AvailablePolicy.MaxUnavailableValue
+	if value.Type == intstr.Int {
+		return value.IntValue(), true
+	}
+	on, _ := l.world.schedule.workload(strings.TrimSuffix(rule.Name, "-available"))
+	n, err := intstr.GetScaledValueFromIntOrPercent(value, l.desired(on, time.Now()), false)
+	return max(1, n), err == nil
+}
+
+// desired returns the number of pods that a workload wants, the lowest of those it wanted recently.
+func (l *laws) desired(on Workload, now time.Time) int {
+	switch on.Kind {
+	case DaemonSet:
+		set, ok := l.mirror.get("daemonsets", on.Namespace(), on.Name).(*appsv1.DaemonSet)
+		if !ok {
+			return 0
+		}
+		return int(set.Status.DesiredNumberScheduled)
+	case Group:
+		return floor(l.wished[on.Name], now) * (1 + workersPerLeader)
+	default:
+		return floor(l.wished[on.Name], now)
+	}
+}
+
+// highest returns the most lenient bound of a rule in the last seconds.
+func highest(list []dated, now time.Time) int {
+	if len(list) == 0 {
+		return math.MaxInt32
+	}
+	bound := list[len(list)-1].n
+	for i := len(list) - 2; i >= 0 && now.Sub(list[i+1].at) <= recently; i-- {
+		bound = max(bound, list[i].n)
+	}
+	return bound
+}
+
+// isAvailable reports whether a pod serves.
+func isAvailable(pod *corev1.Pod) bool { return isActive(pod) && isTrue(pod, corev1.PodReady) }
+
+// available checks the laws of a pod that an act of PodOps, or one that it let pass, takes away from those that serve,
+// after the write.
+func (l *laws) available(write apiserver.Write, before *corev1.Pod) {
+	after, _ := write.After.(*corev1.Pod)
+	closes := isManager(write.User) && after != nil && isTrue(before, appsv1alpha1.ServiceReadyGate) && !isTrue(after, appsv1alpha1.ServiceReadyGate)
+	if closes {
+		l.closes(write, before, after)
+	}
+	if !isAvailable(before) || !closes && !(isRemoval(write) && l.isGuarded(write.User, before)) {
+		return
+	}
+	now := write.Time
+	if on, ok := l.world.schedule.workload(before.Labels[app]); ok && on.Kind == Deployment && !on.Recreate {
+		l.ownBound(write, before, on)
+	}
+	for key, list := range l.bounds {
+		bound := highest(list, now) - l.world.schedule.Strict
+		namespace, name, _ := strings.Cut(key, "/")
+		on, ok := l.world.schedule.workload(strings.TrimSuffix(name, "-available"))
+		if !ok || namespace != before.Namespace || before.Labels[app] != on.Name || bound >= math.MaxInt32-1 {
+			continue
+		}
+		selected, serving := l.serving(on)
+		least := l.desired(on, now) - bound
+		if serving < least && !l.failedRecently(selected, now) {
+			l.violate(now, lawAvailable, fmt.Sprintf("%s took %s away: %d pods of %s are available, at least %d must be",
+				shortUser(write.User), before.Name, serving, on.Name, least))
+		}
+	}
+}
+
+// serving returns the active pods of a workload, and how many of them serve. A pod that PodOps took off traffic does not
+// serve although its kubelet has not reported it.
+func (l *laws) serving(on Workload) (selected []*corev1.Pod, serving int) {
+	selected = l.mirror.active(func(pod *corev1.Pod) bool { return pod.Labels[app] == on.Name && pod.Namespace == on.Namespace() })
+	return selected, countFunc(selected, func(pod *corev1.Pod) bool {
+		return isAvailable(pod) && !(hasGate(pod) && isControlled(pod) && !isTrue(pod, appsv1alpha1.ServiceReadyGate))
+	})
+}
+
+// ownBound checks that a pod that leaves for its Deployment leaves as many available pods as maxUnavailable of the
+// Deployment demands.
+func (l *laws) ownBound(write apiserver.Write, before *corev1.Pod, on Workload) {
+	now := write.Time
+	if now.Sub(l.facts(before).asked) < asked || isAskedByLabel(before) || l.world.wished(on.Name).gone {
+		return
+	}
+	selected, serving := l.serving(on)
+	desired := l.desired(on, now)
+	least := desired - l.unavailable(on, desired) + l.world.schedule.Strict
+	if serving >= least || l.failedRecently(selected, now) {
+		return
+	}
+	why := fmt.Sprintf("%s took %s away: %d pods of %s are available, and its maxUnavailable demands %d",
+		shortUser(write.User), before.Name, serving, on.Name, least)
+	if isRemoval(write) {
+		l.violate(now, lawAvailable, why)
+		return
+	}
+	// The request of a client may still wait for its answer.
+	l.owe(before, now, lawAvailable, why)
+}
+
+// owe records a violation of a law unless a client asks for the removal of a pod in time.
+func (l *laws) owe(pod *corev1.Pod, now time.Time, law, why string) {
+	if facts := l.facts(pod); facts.debt.IsZero() {
+		facts.debt, facts.law, facts.why = now, law, why
+	}
+}
+
+// failedRecently reports whether a pod became unready by itself recently, or is new.
+func (l *laws) failedRecently(pods []*corev1.Pod, now time.Time) bool {
+	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return now.Sub(l.facts(pod).failed) < recently })
+}
+
+// closes checks that the owner or a client wants a pod removed that goes off traffic to be deleted. The request of the
+// client may still wait for its answer.
+func (l *laws) closes(write apiserver.Write, before, after *corev1.Pod) {
+	deletes := false
+	for key := range after.Labels {
+		deletes = deletes || key == appsv1alpha1.OperatingLabelPrefix+"/pod-delete"
+	}
+	on, _ := l.world.schedule.workload(before.Labels[app])
+	if !deletes || isAskedByLabel(after) || write.Time.Sub(l.facts(before).asked) < asked {
+		return
+	}
+	if why := l.isWanted(on, before); why != "" {
+		l.owe(before, write.Time, lawWanted, before.Name+" went off traffic to be deleted: "+why)
+	}
+}
