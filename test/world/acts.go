@@ -79,7 +79,7 @@ func specPatch(field string, value any) map[string]any {
 	return map[string]any{"spec": map[string]any{field: value}}
 }
 
-// wish changes what users ask of a workload.
+// wish changes what users want of a workload.
 func (w *World) wish(name string, change func(*wishes)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,7 +88,7 @@ func (w *World) wish(name string, change func(*wishes)) {
 	}
 }
 
-// wished returns what users ask of a workload.
+// wished returns what users want of a workload.
 func (w *World) wished(name string) wishes {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -381,7 +381,7 @@ func (w *World) template(ctx context.Context, a Act, on Workload) error {
 	return w.patch(ctx, person, object(on), specPatch("template", labelPatch(appsv1alpha1.ControlLabelKey, value)))
 }
 
-// approve labels the first N pods of a workload, or all of them if N is 0. Text "others" leaves out those that wait, and
+// approve labels the first N pods of a workload, or all of them if N is 0. Text "others" leaves out waiting pods, and
 // "waiting" takes only those.
 func (w *World) approve(ctx context.Context, a Act, on Workload) error {
 	pods, err := w.pods(ctx, on)

@@ -35,7 +35,7 @@ const (
 	// lawTraffic: no pod is removed while its traffic is on.
 	lawTraffic = "traffic"
 
-	// lawNumber: PodOps never writes the number of replicas of a ReplicaSet, and the number that its author asked for is
+	// lawNumber: PodOps never writes the number of replicas of a ReplicaSet, and the number of its author is
 	// stored.
 	lawNumber = "number"
 
@@ -70,8 +70,8 @@ const (
 	// 2 s, and an act that was decided before is written after it.
 	recently = 15 * time.Second
 
-	// asked is the time for which the request of a client explains that its pod leaves.
-	asked = 2*time.Minute + recently
+	// requested is the time for which the request of a client explains that its pod leaves.
+	requested = 2*time.Minute + recently
 
 	// owed is the time within which the request of a client must be seen that explains that its pod went off traffic.
 	owed = 30 * time.Second
@@ -113,13 +113,13 @@ type dated struct {
 
 // podFacts are what laws remember of a pod, by UID.
 type podFacts struct {
-	created  time.Time
-	labelled time.Time // since when it has the control label
-	asked    time.Time // when a client last asked for its removal
-	failed   time.Time // when its containers last became unready
-	vain     time.Time // since when it is off traffic with ready containers
-	debt     time.Time // when it went off traffic although only the request of a client can explain that
-	law, why string    // that are violated if no client asked
+	created   time.Time
+	labelled  time.Time // since when it has the control label
+	requested time.Time // when a client last requested its removal
+	failed    time.Time // when its containers last became unready
+	vain      time.Time // since when it is off traffic with ready containers
+	debt      time.Time // when it went off traffic although only the request of a client can explain that
+	law, why  string    // that are violated if no client requests the removal
 }
 
 func newLaws(w *World) *laws {
@@ -201,7 +201,7 @@ func (l *laws) write(write apiserver.Write) {
 	l.strangers(write)
 	l.refusedAct(write)
 	l.number(write)
-	l.ask(write)
+	l.rememberRequest(write)
 	before, pod := write.Before.(*corev1.Pod)
 	if pod {
 		l.removal(write, before)
@@ -260,19 +260,19 @@ func (l *laws) removal(write apiserver.Write, pod *corev1.Pod) {
 	if l.isGuarded(write.User, pod) && isTrue(pod, corev1.PodReady) {
 		l.violate(write.Time, lawTraffic, fmt.Sprintf("%s removed %s while its traffic was on", shortUser(write.User), pod.Name))
 	}
-	if isManager(write.User) && !isAskedByLabel(pod) && !isOf(pod, "StatefulSet") {
-		l.violate(write.Time, lawRefused, fmt.Sprintf("PodOps removed %s: nothing but an answered request asked for it", pod.Name))
+	if isManager(write.User) && !isRequestedByLabel(pod) && !isOf(pod, "StatefulSet") {
+		l.violate(write.Time, lawRefused, fmt.Sprintf("PodOps removed %s: no label requests that", pod.Name))
 	}
 	if !isController(write.User) && !isManager(write.User) || passes(write.User) || !isControlled(pod) {
 		return
 	}
-	if why := l.isWanted(on, pod); why != "" && time.Since(l.facts(pod).asked) > asked {
+	if why := l.isWanted(on, pod); why != "" && time.Since(l.facts(pod).requested) > requested {
 		l.violate(write.Time, lawWanted, fmt.Sprintf("%s removed %s: %s", shortUser(write.User), pod.Name, why))
 	}
 }
 
-// isAskedByLabel reports whether a request that PodOps carries out itself is in the pod.
-func isAskedByLabel(pod *corev1.Pod) bool {
+// isRequestedByLabel reports whether a request that PodOps carries out itself is in the pod.
+func isRequestedByLabel(pod *corev1.Pod) bool {
 	if _, ok := pod.Labels[appsv1alpha1.ToDeleteLabelKey]; ok {
 		return true
 	}
@@ -299,8 +299,8 @@ func (l *laws) refusedAct(write apiserver.Write) {
 		return
 	}
 	pod, ok := l.mirror.get("pods", write.Namespace, write.Name).(*corev1.Pod)
-	if ok && !isAskedByLabel(pod) && !isOf(pod, "StatefulSet") {
-		l.violate(write.Time, lawRefused, fmt.Sprintf("PodOps evicted %s: nothing but an answered request asked for it", write.Name))
+	if ok && !isRequestedByLabel(pod) && !isOf(pod, "StatefulSet") {
+		l.violate(write.Time, lawRefused, fmt.Sprintf("PodOps evicted %s: no label requests that", write.Name))
 	}
 }
 
@@ -336,8 +336,8 @@ func (l *laws) strangers(write apiserver.Write) {
 	}
 }
 
-// ask remembers requests of clients for the removal of a pod.
-func (l *laws) ask(write apiserver.Write) {
+// rememberRequest remembers requests of clients for the removal of a pod.
+func (l *laws) rememberRequest(write apiserver.Write) {
 	if write.Resource != "pods" || write.Verb != "delete" && write.Subresource != "eviction" || isManager(write.User) {
 		return
 	}
@@ -346,7 +346,7 @@ func (l *laws) ask(write apiserver.Write) {
 		return
 	}
 	facts := l.facts(pod)
-	facts.asked, facts.debt = write.Time, time.Time{}
+	facts.requested, facts.debt = write.Time, time.Time{}
 }
 
 // facts returns what is remembered of a pod.

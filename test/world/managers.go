@@ -108,7 +108,7 @@ type managers struct {
 	world   *World
 	chain   *admission.Chain
 	pool    []*admission.Server // for managers that start later
-	locks   []*lock             // by manager; of those that share a lease the same
+	locks   []*lock             // by manager; managers that share a lease have the same
 	running sync.WaitGroup
 
 	mu     sync.Mutex

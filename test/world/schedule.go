@@ -1,6 +1,6 @@
 // Package world runs a whole cluster in one process and in virtual time: an API server in memory, the real controllers
 // of Kubernetes, PodOps as its program assembles it, kubelets, a load balancer, and the users and programs that change
-// their minds. A Schedule says what happens, and follows from a seed; laws watch every write.
+// their minds. A Schedule has everything that happens, and follows from a seed; laws watch every write.
 package world
 
 import (
@@ -32,7 +32,7 @@ const (
 	Group Kind = "Group"
 )
 
-// Labels says which pods of a workload have the control label.
+// Labels is which pods of a workload have the control label.
 type Labels string
 
 // The choices of Labels.
@@ -206,7 +206,7 @@ type Verdict struct {
 	Took   time.Duration
 	Writes int
 
-	// Removed counts the pods that were removed before the end began, and Left those that were there, by workload.
+	// Removed counts the pods that were removed before the end began, and Left the pods at that time, by workload.
 	// Granted counts what clients that count were granted, by the name of the act.
 	Removed, Left, Granted map[string]int
 }

@@ -39,7 +39,7 @@ func (m mirror) apply(write apiserver.Write) {
 	of[key] = write.After
 }
 
-// get returns an object; nil if there is none.
+// get returns an object; nil if it does not exist.
 func (m mirror) get(resource, namespace, name string) runtime.Object {
 	return m[resource][namespace+"/"+name]
 }
@@ -237,7 +237,7 @@ func highest(list []dated, now time.Time) int {
 // isAvailable reports whether a pod serves.
 func isAvailable(pod *corev1.Pod) bool { return isActive(pod) && isTrue(pod, corev1.PodReady) }
 
-// available checks the laws of a pod that an act of PodOps, or one that it let pass, takes away from those that serve,
+// available checks the laws of a pod that an act of PodOps, or one that it let pass, takes out of service,
 // after the write.
 func (l *laws) available(write apiserver.Write, before *corev1.Pod) {
 	after, _ := write.After.(*corev1.Pod)
@@ -281,7 +281,7 @@ func (l *laws) serving(on Workload) (selected []*corev1.Pod, serving int) {
 // Deployment demands.
 func (l *laws) ownBound(write apiserver.Write, before *corev1.Pod, on Workload) {
 	now := write.Time
-	if now.Sub(l.facts(before).asked) < asked || isAskedByLabel(before) || l.world.wished(on.Name).gone {
+	if now.Sub(l.facts(before).requested) < requested || isRequestedByLabel(before) || l.world.wished(on.Name).gone {
 		return
 	}
 	selected, serving := l.serving(on)
@@ -300,7 +300,7 @@ func (l *laws) ownBound(write apiserver.Write, before *corev1.Pod, on Workload) 
 	l.owe(before, now, lawAvailable, why)
 }
 
-// owe records a violation of a law unless a client asks for the removal of a pod in time.
+// owe records a violation of a law unless a client requests the removal of a pod in time.
 func (l *laws) owe(pod *corev1.Pod, now time.Time, law, why string) {
 	if facts := l.facts(pod); facts.debt.IsZero() {
 		facts.debt, facts.law, facts.why = now, law, why
@@ -320,7 +320,7 @@ func (l *laws) closes(write apiserver.Write, before, after *corev1.Pod) {
 		deletes = deletes || key == appsv1alpha1.OperatingLabelPrefix+"/pod-delete"
 	}
 	on, _ := l.world.schedule.workload(before.Labels[app])
-	if !deletes || isAskedByLabel(after) || write.Time.Sub(l.facts(before).asked) < asked {
+	if !deletes || isRequestedByLabel(after) || write.Time.Sub(l.facts(before).requested) < requested {
 		return
 	}
 	if why := l.isWanted(on, before); why != "" {

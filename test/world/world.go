@@ -61,7 +61,7 @@ type World struct {
 	late    map[string]lateness
 }
 
-// wishes are what users asked of a workload.
+// wishes are what users want of a workload.
 type wishes struct {
 	replicas, before int    // the number of replicas, and the number before
 	image, previous  string // the image, and the image before
@@ -154,7 +154,7 @@ func (w *World) observe(write apiserver.Write) {
 	w.laws.write(write)
 }
 
-// lag returns by how much a watch is late, because the schedule says so.
+// lag returns by how much a watch is late, as the schedule has it.
 func (w *World) lag(user, resource string) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -277,7 +277,7 @@ func (w *World) label(ctx context.Context) error {
 	return nil
 }
 
-// pods returns the pods of a workload by name, without those that have ended.
+// pods returns the pods of a workload by name, without pods that have ended.
 func (w *World) pods(ctx context.Context, workload Workload) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	err := w.client(setup).List(ctx, &list, client.InNamespace(workload.Namespace()), client.MatchingLabels{app: workload.Name})

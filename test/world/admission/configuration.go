@@ -135,7 +135,7 @@ func newHook(accessor webhook.WebhookAccessor, conditions cel.ConditionCompiler,
 	return hook{accessor, s, accessor.GetCompiledMatcher(conditions), again}, nil
 }
 
-// parameter returns the object of the manifests that a binding refers to; nil if there is none.
+// parameter returns the object of the manifests that a binding refers to; nil if it does not exist.
 func (c *Configuration) parameter(kind *admissionregistrationv1.ParamKind, name string) runtime.Object {
 	wanted := schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)
 	i := slices.IndexFunc(c.others, func(object runtime.Object) bool {

@@ -101,9 +101,9 @@ func TestCreateDefaults(t *testing.T) {
 	world(t, Options{}, func(t *testing.T, s *Server) {
 		ctx := t.Context()
 		pods := client(t, s, "user").CoreV1().Pods("default")
-		asked := pod("", nil)
-		asked.GenerateName, asked.Status.Phase = "a-", corev1.PodRunning
-		created := must[*corev1.Pod](t)(pods.Create(ctx, asked, metav1.CreateOptions{}))
+		wanted := pod("", nil)
+		wanted.GenerateName, wanted.Status.Phase = "a-", corev1.PodRunning
+		created := must[*corev1.Pod](t)(pods.Create(ctx, wanted, metav1.CreateOptions{}))
 		if created.UID == "" || created.ResourceVersion == "" || created.Generation != 1 || len(created.Name) != len("a-12345") {
 			t.Errorf("metadata is incomplete: %+v", created.ObjectMeta)
 		}
@@ -221,10 +221,10 @@ func TestGracefulDeletion(t *testing.T) {
 		ctx := t.Context()
 		c := client(t, s, "user")
 		pods := c.CoreV1().Pods("default")
-		asked := pod("a", nil)
-		asked.Finalizers = []string{"example.com/hold"}
-		asked.Spec.NodeName = "node"
-		created := must[*corev1.Pod](t)(pods.Create(ctx, asked, metav1.CreateOptions{}))
+		wanted := pod("a", nil)
+		wanted.Finalizers = []string{"example.com/hold"}
+		wanted.Spec.NodeName = "node"
+		created := must[*corev1.Pod](t)(pods.Create(ctx, wanted, metav1.CreateOptions{}))
 
 		wrong := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(types.UID("other"))}}
 		refused(t, pods.Delete(ctx, "a", wrong), http.StatusConflict)

@@ -8,7 +8,7 @@ import (
 )
 
 // chances are the random numbers of one request or event. They are a function of the seed and of what they are for, so
-// that they do not depend on the order in which others ask for theirs.
+// that they do not depend on the order in which others request theirs.
 type chances struct{ source *rand.PCG }
 
 // chances returns the numbers for the nth request or event of a user.

@@ -19,7 +19,7 @@ type Admission interface {
 	Validate(ctx context.Context, r *Request) error
 }
 
-// Request is what admission is asked about. Only Mutate may change Object, and neither Object nor OldObject outlives
+// Request is what admission evaluates. Only Mutate may change Object, and neither Object nor OldObject outlives
 // the call.
 type Request struct {
 	User        authenticationv1.UserInfo

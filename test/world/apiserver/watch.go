@@ -33,7 +33,7 @@ type watcher struct {
 	stop   context.CancelFunc
 }
 
-// newWatcher begins a watch: with the objects that exist, if it is asked to send them or for no resourceVersion, and
+// newWatcher begins a watch: with the objects that exist, if it is to send them or has no resourceVersion, and
 // with the changes past a resourceVersion otherwise.
 func newWatcher(
 	ctx context.Context, o *objects, user, key string, options storage.ListOptions,
@@ -131,7 +131,7 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// bookmarks returns the timer of the bookmarks, which does not run for a client that did not ask for them.
+// bookmarks returns the timer of the bookmarks, which does not run for a client without bookmarks.
 func (w *watcher) bookmarks() *time.Timer {
 	timer := time.NewTimer(bookmarkInterval)
 	if !w.options.Predicate.AllowWatchBookmarks {
@@ -170,7 +170,7 @@ func (w *watcher) next() (next change, found, complete bool) {
 }
 
 // sendInitial sends the objects that existed at the beginning, and the bookmark that marks their end if the client
-// asked for them.
+// wants them.
 func (w *watcher) sendInitial(ctx context.Context) bool {
 	for _, r := range w.initial {
 		matches, err := w.options.Predicate.Matches(r.object)

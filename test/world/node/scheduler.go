@@ -20,7 +20,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// scheduler binds each pod to the node with the fewest pods of those that it may run on, one pod after the other.
+// scheduler binds each pod to the node with the fewest pods of the nodes that it may run on, one pod after the other.
 type scheduler struct {
 	seed    uint64
 	client  clientset.Interface
@@ -109,7 +109,7 @@ func (s *scheduler) schedule(ctx context.Context, key types.NamespacedName) erro
 	return nil
 }
 
-// choose returns the node with the fewest pods of those that the pod may run on.
+// choose returns the node with the fewest pods of the nodes that the pod may run on.
 func (s *scheduler) choose(pod *corev1.Pod) (string, error) {
 	nodes, err := s.nodes.List(labels.Everything())
 	if err != nil {
