@@ -17,6 +17,7 @@ import (
 	"github.com/podops-dev/podops/pkg/lanes"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/rule/spec"
 	"github.com/podops-dev/podops/pkg/webhookclient"
@@ -238,6 +239,8 @@ func idle(pod *corev1.Pod) Verdict {
 	switch {
 	case pod.DeletionTimestamp != nil:
 		verdict.Message = "the pod is terminating"
+	case podstate.Finished(pod):
+		verdict.Message = fmt.Sprintf("the pod has finished: its phase is %s", pod.Status.Phase)
 	case !appsv1alpha1.IsControlled(pod.Labels):
 		verdict.Message = fmt.Sprintf("the pod is not under PodOps: it has no label %s=%s", appsv1alpha1.ControlLabelKey, appsv1alpha1.ControlLabelValue)
 	}

@@ -116,9 +116,12 @@ func (o *Objects) index() (*podindex.Index, error) {
 	for _, budget := range o.Budgets {
 		index.SetDisruptionBudget(podindex.DisruptionBudgetOf(budget))
 	}
-	pods := make([]any, len(o.Pods))
-	for i, pod := range o.Pods {
-		pods[i] = pod
+	// As in the cache of the manager: rules neither see nor count other pods.
+	var pods []any
+	for _, pod := range o.Pods {
+		if appsv1alpha1.IsControlled(pod.Labels) {
+			pods = append(pods, pod)
+		}
 	}
 	if err := index.PodStore().Replace(pods, "1"); err != nil {
 		return nil, fmt.Errorf("indexing the pods: %w", err)

@@ -155,6 +155,35 @@ func TestAPodThatDoesNotWaitIsNotEvaluated(t *testing.T) {
 	}
 }
 
+// The cache of the manager has the pods with the control label; finished pods are there, and do not count.
+func TestOnlyThePodsOfTheManagerCount(t *testing.T) {
+	half := intstr.FromString("50%")
+	for second, entry := range map[string]appsv1alpha1.TransitionRule{
+		"Permitted":       module("allow if count(input.pods) == 1"),
+		"Withheld NoRoom": {Name: "half", AvailablePolicy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: &half}},
+	} {
+		t.Run(second, func(t *testing.T) {
+			objects := beginAll(t, fleet(entry), offline.Operation{Type: appsv1alpha1.DeleteOperationType})
+			for _, name := range []string{"other-0", "other-1", "other-2"} {
+				pod := offline.Serving(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "cart"}}}, now.Add(-time.Hour))
+				delete(pod.Labels, appsv1alpha1.ControlLabelKey)
+				objects.Add(pod, "shop")
+			}
+			objects.Pods[2] = fleet().Pods[2]
+			objects.Pods[2].Status.Phase = corev1.PodSucceeded
+			if offline.MayBegin(objects.Pods[2]) || offline.MayBegin(objects.Pods[3]) || !offline.MayBegin(objects.Pods[0]) {
+				t.Error("an operation waits on the pods under PodOps that have not finished")
+			}
+			want := []string{
+				"cart-0 Permitted", "cart-1 " + second, "cart-2 NotWaiting", "other-0 NotWaiting", "other-1 NotWaiting", "other-2 NotWaiting",
+			}
+			if diff := cmp.Diff(want, summary(t, objects)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 func TestBeginReplacesEarlierLifecycles(t *testing.T) {
 	pod := fleet().Pods[0]
 	first, err := offline.Begin(pod, offline.Operation{Type: "update", At: now})

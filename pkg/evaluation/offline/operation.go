@@ -12,6 +12,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/podstate"
 )
 
 // Operation is an operation that pods wait for.
@@ -29,6 +30,12 @@ type Operation struct {
 
 // Waits reports whether a lifecycle of a pod waits for rules.
 func Waits(pod *corev1.Pod) bool { return len(lifecycle.WaitingIDs(lifecycle.FactsOf(pod))) > 0 }
+
+// MayBegin reports whether an operation on the pod would wait for rules: the pod is under PodOps, and neither
+// terminates nor has finished.
+func MayBegin(pod *corev1.Pod) bool {
+	return appsv1alpha1.IsControlled(pod.Labels) && pod.DeletionTimestamp == nil && !podstate.Finished(pod)
+}
 
 // Begin returns the pod as it waits for an operation, with no other lifecycle. A pod in PostCheck is off
 // traffic, as it is after its operation.

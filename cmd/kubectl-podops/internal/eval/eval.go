@@ -46,8 +46,8 @@ for each pod whether it gets its permit, and the verdict of each rule. It change
 
 Rules come from -f, or else from the namespace in the cluster. Pods come from --pods, or else from
 the namespace in the cluster. Files may also have the workloads, Namespaces, PodDisruptionBudgets
-and PodTransitionPolicies of the pods; rules count the pods of the input. A pod of a file without a
-status counts as a pod that serves under PodOps.
+and PodTransitionPolicies of the pods. Rules count the pods of the input that are under PodOps, as
+the manager does. A pod of a file without a status counts as a pod that serves under PodOps.
 
 Pods that wait for rules are evaluated as they wait. If none waits, or with --operation, every pod
 is evaluated as though the operation began now, in the order of names. With --pod only this pod is
@@ -182,7 +182,7 @@ func (v *verb) begin(objects *offline.Objects, now time.Time) error {
 	}
 	slices.SortStableFunc(objects.Pods, byName)
 	for i, pod := range objects.Pods {
-		if !selected(pod.Namespace, pod.Name) || pod.DeletionTimestamp != nil || !appsv1alpha1.IsControlled(pod.Labels) {
+		if !selected(pod.Namespace, pod.Name) || !offline.MayBegin(pod) {
 			continue
 		}
 		// The first began first: permits are given in this order.
