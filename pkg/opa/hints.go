@@ -1,6 +1,13 @@
 package opa
 
-import "github.com/podops-dev/podops/pkg/opa/vet"
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/podops-dev/podops/pkg/opa/vet"
+)
 
 // Codes of the problems that Hints returns.
 const (
@@ -14,3 +21,24 @@ const (
 
 // Hints returns the probable mistakes in a module that compiles. Rules are evaluated all the same.
 func Hints(module string) ([]Problem, error) { return vet.Hints(module) }
+
+// Codes of the problems that ParameterHints returns.
+const (
+	// HintUnsetParameter means that the module reads a parameter that the rule does not set.
+	HintUnsetParameter = vet.HintUnsetParameter
+
+	// HintUnreadParameter means that the rule sets a parameter that the module does not read.
+	HintUnreadParameter = vet.HintUnreadParameter
+)
+
+// ParameterHints returns the differences between the parameters that a module reads and the parameters that its
+// rule sets, a JSON object or nothing. Rules are evaluated all the same.
+func ParameterHints(module string, parameters json.RawMessage) ([]Problem, error) {
+	set := map[string]json.RawMessage{}
+	if len(parameters) > 0 {
+		if err := json.Unmarshal(parameters, &set); err != nil {
+			return nil, fmt.Errorf("reading the parameters: %w", err)
+		}
+	}
+	return vet.ParameterHints(module, slices.Collect(maps.Keys(set)))
+}

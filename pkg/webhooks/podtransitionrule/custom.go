@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/rule/parameters"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 )
@@ -38,6 +39,7 @@ func (v *Validator) validateCustom(
 		}
 	}
 	var modules []inspection.Module
+	var inline []int
 	for i, rule := range object.Spec.Rules {
 		if ctx.Err() != nil {
 			return nil, nil, fmt.Errorf("%s: %w", rulesPath().Index(i), inspection.ErrTimeout)
@@ -58,6 +60,7 @@ func (v *Validator) validateCustom(
 			continue
 		}
 		errs = append(errs, validateOpen(rule.Rego, path)...)
+		inline = append(inline, i)
 		if !inspected[rule.Rego.Module] {
 			inspected[rule.Rego.Module] = true
 			modules = append(modules, inspection.Module{
@@ -66,7 +69,29 @@ func (v *Validator) validateCustom(
 		}
 	}
 	found, err := v.checker.Check(ctx, modules...)
-	return warnings, append(errs, found...), err
+	if errs = append(errs, found...); err == nil && len(errs) == 0 {
+		for _, i := range inline {
+			warnings = append(warnings, parameterWarnings(object.Spec.Rules[i].Rego, rulesPath().Index(i).Child("rego", "parameters"))...)
+		}
+	}
+	return warnings, errs, err
+}
+
+// maxParameterWarnings is the number of warnings about the parameters of one rule.
+const maxParameterWarnings = 4
+
+// parameterWarnings returns the differences between the parameters that an inline module reads and the parameters
+// that its rule sets: no schema rejects a name that is misspelt. The module compiles.
+func parameterWarnings(rego *appsv1alpha1.RegoRule, path *field.Path) []string {
+	problems, err := opa.ParameterHints(rego.Module, parametersOf(rego))
+	if err != nil {
+		return nil // the schema of the CRD rejects parameters that are no object
+	}
+	var warnings []string
+	for _, problem := range problems[:min(len(problems), maxParameterWarnings)] {
+		warnings = append(warnings, fmt.Sprintf("%s: %s (row %d, column %d of the module)", path, problem.Message, problem.Row, problem.Column))
+	}
+	return warnings
 }
 
 // notThere returns the warning about a rule that is created before its policy.

@@ -217,6 +217,29 @@ func TestARuleMayComeBeforeItsPolicy(t *testing.T) {
 	}
 }
 
+// TestParametersOfInlineModules: no schema rejects a parameter that is misspelt, and a deny that reads it permits
+// every pod.
+func TestParametersOfInlineModules(t *testing.T) {
+	const module = `"module":"package rule\n\ndeny contains \"wait\" if input.parameters.min_age > 0\n"`
+	for name, test := range map[string]struct {
+		parameters string
+		want       []string
+	}{
+		"set": {parameters: `{"min_age":5}`},
+		"misspelt": {parameters: `{"minAge":5}`, want: []string{
+			`spec.rules[0].rego.parameters: the rule sets the parameter "minAge", which the module does not read; it reads min_age (row 1, column 1 of the module)`,
+			`spec.rules[0].rego.parameters: the module reads the parameter "min_age", which the rule does not set: the condition with it is undefined; the rule sets minAge (row 3, column 25 of the module)`,
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			response := validator(t).Handle(t.Context(), request(rego(`{`+module+`,"parameters":`+test.parameters+`}`)))
+			if diff := cmp.Diff(test.want, response.Warnings); !response.Allowed || diff != "" {
+				t.Errorf("allowed %t, warnings (-want +got):\n%s", response.Allowed, diff)
+			}
+		})
+	}
+}
+
 func TestCustomRulesThatCannotBeChecked(t *testing.T) {
 	unreadable := interceptor.NewClient(policies(t), interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {

@@ -58,6 +58,10 @@ func catalogue() map[string]check {
 		"negated-lookup": {
 			levelWarning, "An absent field makes deny permit the pod", "Negate a rule of your own: docs/policies.md#common-mistakes.",
 		},
+		"unset-parameter": {
+			levelWarning, "The module reads a parameter that the rule does not set", "Correct the name, or set it in rego.parameters.",
+		},
+		"unread-parameter":  {levelWarning, "The rule sets a parameter that the module does not read", "Correct the name, or delete it."},
 		"admission-warning": {levelWarning, "Admission warns of the object", "Follow the message."},
 	}
 }

@@ -73,7 +73,7 @@ func (v *verification) review(ctx context.Context, raw []byte) error {
 		}
 		for i, entry := range object.Spec.Rules {
 			if entry.Rego != nil && entry.Rego.Module != "" {
-				v.hints(fmt.Sprintf("spec.rules[%d].rego.module", i), entry.Rego.Module)
+				v.hints(fmt.Sprintf("spec.rules[%d].rego.module", i), entry.Rego)
 			}
 		}
 	case "PodTransitionPolicy":
@@ -82,16 +82,27 @@ func (v *verification) review(ctx context.Context, raw []byte) error {
 		if err := json.Unmarshal(raw, object); err != nil {
 			return err
 		}
-		v.hints("spec.module", object.Spec.Module)
+		v.hints("spec.module", &appsv1alpha1.RegoRule{Module: object.Spec.Module})
 	}
 	return nil
 }
 
-// hints adds probable mistakes of a module that compiles.
-func (v *verification) hints(field, module string) {
-	found, err := opa.Hints(module)
+// hints adds probable mistakes of a module that compiles. The schema of a policy has its parameters.
+func (v *verification) hints(field string, rego *appsv1alpha1.RegoRule) {
+	found, err := opa.Hints(rego.Module)
 	if err != nil {
 		return // the webhooks have reported it
+	}
+	if v.document.Kind.Kind == "PodTransitionRule" {
+		var set []byte
+		if rego.Parameters != nil {
+			set = rego.Parameters.Raw
+		}
+		about, err := opa.ParameterHints(rego.Module, set)
+		if err != nil {
+			return // the schema has reported it
+		}
+		found = append(found, about...)
 	}
 	for _, problem := range found {
 		v.addProblem(problem.Code, field, problem)
@@ -118,8 +129,8 @@ func (v *verification) addAnswer(answer admission.Answer) {
 		switch {
 		case strings.HasSuffix(field, "policyRef.name"):
 			id = "policy-not-found"
-		case strings.Contains(field, ".conditions["), strings.HasSuffix(field, "minAvailableValue"):
-			continue // lint reports it
+		case strings.Contains(field, ".conditions["), strings.HasSuffix(field, "minAvailableValue"), strings.HasSuffix(field, "rego.parameters"):
+			continue // lint and hints report it
 		}
 		v.add(id, field, message)
 	}
