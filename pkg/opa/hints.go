@@ -14,9 +14,17 @@ const (
 	// HintNoReason means that a module with allow has no reason.
 	HintNoReason = vet.HintNoReason
 
-	// HintNegatedLookup means that deny negates an expression with a look-up in the input in it: a fact that
-	// is absent then denies nothing.
-	HintNegatedLookup = vet.HintNegatedLookup
+	// HintMessageReads means that deny has a message that reads a fact which can be absent: nothing is denied then.
+	HintMessageReads = vet.HintMessageReads
+
+	// HintDefaultAllow means that allow is true by default.
+	HintDefaultAllow = vet.HintDefaultAllow
+
+	// HintEmptyCondition means that a body is an empty object, which is always true.
+	HintEmptyCondition = vet.HintEmptyCondition
+
+	// HintNoNumber means that a label or an annotation is compared with a number.
+	HintNoNumber = vet.HintNoNumber
 )
 
 // Hints returns the probable mistakes in a module that compiles. Rules are evaluated all the same.

@@ -1,6 +1,9 @@
 package vet
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	"github.com/podops-dev/podops/pkg/rule/spec"
@@ -8,11 +11,14 @@ import (
 
 // Codes of the problems that Hints returns.
 const (
-	HintNoReason      = "missing-reason"
-	HintNegatedLookup = "negated-lookup"
+	HintNoReason       = "missing-reason"
+	HintMessageReads   = "absent-fact-in-message"
+	HintDefaultAllow   = "default-allow"
+	HintEmptyCondition = "empty-condition"
+	HintNoNumber       = "label-is-no-number"
 )
 
-// Hints returns the probable mistakes in a module that compiles.
+// Hints returns the probable mistakes in a module that compiles, in the order of its rules.
 func Hints(source string) ([]Problem, error) {
 	if err := CheckSize(source); err != nil {
 		return nil, err
@@ -21,38 +27,102 @@ func Hints(source string) ([]Problem, error) {
 	if err != nil {
 		return nil, AsCompileError(err)
 	}
-	if entry == spec.EntryDeny {
-		return negatedLookups(module), nil
+	var found []Problem
+	if entry == spec.EntryAllow && !slices.ContainsFunc(module.Rules, func(rule *ast.Rule) bool { return nameOf(rule) == "reason" }) {
+		found = append(found, problemAt(module.Package.Location, HintNoReason,
+			`the module has no reason: a pod that it withholds gets the code NotAllowed and no text; add "reason := ..."`))
 	}
 	for _, rule := range module.Rules {
-		if rule.Head.Ref()[0].Value.String() == "reason" {
-			return nil, nil
-		}
+		found = append(found, ruleHints(rule)...)
 	}
-	return []Problem{problemAt(module.Package.Location, HintNoReason,
-		`the module has no reason: a pod that it withholds gets the code NotAllowed and no text; add "reason := ..."`)}, nil
+	return found, nil
 }
 
-// negatedLookups returns the expressions of a module that negate a call with a field of the input in it. A field
-// that is absent leaves the whole body undefined.
-func negatedLookups(module *ast.Module) []Problem {
+func headName(rule *ast.Rule) string { return rule.Head.Ref()[0].Value.String() }
+
+// ruleHints returns the probable mistakes in one rule.
+func ruleHints(rule *ast.Rule) []Problem {
 	var found []Problem
-	ast.WalkExprs(module, func(expr *ast.Expr) bool {
-		if !expr.Negated || !expr.IsCall() {
-			return false
+	if rule.Default && nameOf(rule) == "allow" && rule.Head.Value.Equal(ast.BooleanTerm(true)) {
+		found = append(found, problemAt(rule.Location, HintDefaultAllow,
+			"allow is true by default: a condition that an absent fact leaves undefined permits the pod"))
+	}
+	if nameOf(rule) == "deny" {
+		found = append(found, messageReads(rule)...)
+	}
+	ast.WalkExprs(rule, func(expr *ast.Expr) bool {
+		if term, ok := expr.Terms.(*ast.Term); ok {
+			if object, ok := term.Value.(ast.Object); ok && object.Len() == 0 {
+				found = append(found, problemAt(expr.Location, HintEmptyCondition, "the body is an empty object, which is always true"))
+			}
 		}
-		looksUp := false
-		ast.WalkRefs(expr, func(ref ast.Ref) bool {
-			looksUp = looksUp || ref.HasPrefix(ast.Ref{ast.InputRootDocument}) && len(ref) > 1
-			return false
-		})
-		if looksUp {
-			found = append(found, problemAt(expr.Location, HintNegatedLookup,
-				"an absent field leaves this condition undefined, and then nothing is denied; negate a rule of your own instead"))
+		if comparesWithNumber(expr) {
+			found = append(found, problemAt(expr.Location, HintNoNumber,
+				"a label or annotation is a string: it is greater than every number, and equal to none; convert it by to_number"))
 		}
 		return false
 	})
 	return found
+}
+
+// messageReads returns the optional facts that only the message of a deny reads: without one, nothing is denied.
+func messageReads(rule *ast.Rule) []Problem {
+	if rule.Head.Key == nil {
+		return nil
+	}
+	conditions := map[string]bool{}
+	parts := []any{rule.Head.Key}
+	for _, expr := range rule.Body {
+		if expr.IsAssignment() && expr.Operand(0).Equal(rule.Head.Key) {
+			parts = append(parts, expr.Operand(1))
+			continue
+		}
+		ast.WalkRefs(expr, func(ref ast.Ref) bool {
+			conditions[ref.String()] = true
+			return false
+		})
+	}
+	var found []Problem
+	for _, part := range parts {
+		ast.WalkRefs(part, func(ref ast.Ref) bool {
+			if isOptional(ref) && !conditions[ref.String()] {
+				found = append(found, problemAt(ref[0].Location, HintMessageReads, fmt.Sprintf(
+					"the message reads %s, which can be absent: nothing is denied then", ref)))
+			}
+			return false
+		})
+	}
+	return found
+}
+
+// isOptional reports whether a reference is an entry of a map of labels or annotations.
+func isOptional(ref ast.Ref) bool {
+	for _, object := range []string{"input.pod.labels", "input.pod.annotations", "input.namespace.labels"} {
+		if prefix := ast.MustParseRef(object); ref.HasPrefix(prefix) && len(ref) > len(prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// comparesWithNumber reports whether an expression compares an entry of a map of labels or annotations with a
+// number.
+func comparesWithNumber(expr *ast.Expr) bool {
+	if !expr.IsCall() || len(expr.Operands()) != 2 || !slices.Contains([]string{"gt", "gte", "lt", "lte", "equal", "neq"}, expr.Operator().String()) {
+		return false
+	}
+	labels, numbers := 0, 0
+	for _, operand := range expr.Operands() {
+		switch value := operand.Value.(type) {
+		case ast.Ref:
+			if isOptional(value) {
+				labels++
+			}
+		case ast.Number:
+			numbers++
+		}
+	}
+	return labels == 1 && numbers == 1
 }
 
 func problemAt(place *ast.Location, code, message string) Problem {

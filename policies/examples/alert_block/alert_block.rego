@@ -24,4 +24,8 @@ default reason := "the labels of the namespace are not known"
 reason := sprintf("namespace %s has the alert label %s=%s", [input.namespace.name, input.parameters.label, _alert])
 
 # Undefined, and not "no alert", if the labels themselves are missing.
+
+#
+
+# podops: absent=permits
 _alert := object.get(input.namespace.labels, input.parameters.label, "false")

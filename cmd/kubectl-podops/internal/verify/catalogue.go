@@ -55,9 +55,16 @@ func catalogue() map[string]check {
 		"no-enforced-rule":      {levelNote, "No rule is enforced", "Set enforcement: Enforce when the counts of status.rules are as expected."},
 		"exempt-without-effect": {levelWarning, "exemptRevisions has no effect in PostCheck", "Delete it."},
 		"missing-reason":        {levelWarning, "The module gives no reason for withholding a pod", `Add "reason := sprintf(...)".`},
-		"negated-lookup": {
-			levelWarning, "An absent field makes deny permit the pod", "Negate a rule of your own: docs/policies.md#common-mistakes.",
+		"absent-fact-permits": {
+			levelWarning, "A pod passes without a fact, although it waits with an unknown value of it",
+			"Negate a rule of your own (docs/policies.md#common-mistakes), or state that it is meant: # podops: absent=permits",
 		},
+		"absent-fact-in-message": {
+			levelWarning, "The message reads a fact that can be absent: then nothing is denied", "Read it by object.get, with a default.",
+		},
+		"default-allow":      {levelWarning, "allow is true unless a rule makes it false: a condition that is undefined permits the pod", `Write "allow if ...".`},
+		"empty-condition":    {levelWarning, "The condition is an empty object, which is always true", "Write the condition."},
+		"label-is-no-number": {levelWarning, "A label or annotation is a string: it is greater than every number, and equal to none", "Convert it by to_number."},
 		"unset-parameter": {
 			levelWarning, "The module reads a parameter that the rule does not set", "Correct the name, or set it in rego.parameters.",
 		},

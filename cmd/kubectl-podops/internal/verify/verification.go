@@ -3,15 +3,20 @@ package verify
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/opa/absence"
 	"github.com/podops-dev/podops/pkg/operator/admission"
 	"github.com/podops-dev/podops/pkg/rule/lint"
+	"github.com/podops-dev/podops/pkg/rule/parameters"
+	"github.com/podops-dev/podops/pkg/rule/spec"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/manifests"
 )
@@ -19,6 +24,7 @@ import (
 // verification is the check of one object.
 type verification struct {
 	schema   schema
+	engine   *opa.Engine
 	reviewer *admission.Reviewer
 	objects  *objects
 	document manifests.Document
@@ -73,7 +79,9 @@ func (v *verification) review(ctx context.Context, raw []byte) error {
 		}
 		for i, entry := range object.Spec.Rules {
 			if entry.Rego != nil && entry.Rego.Module != "" {
-				v.hints(fmt.Sprintf("spec.rules[%d].rego.module", i), entry.Rego)
+				if err := v.module(ctx, fmt.Sprintf("spec.rules[%d].rego.module", i), rulesModule(entry.Rego)); err != nil {
+					return err
+				}
 			}
 		}
 	case "PodTransitionPolicy":
@@ -82,31 +90,70 @@ func (v *verification) review(ctx context.Context, raw []byte) error {
 		if err := json.Unmarshal(raw, object); err != nil {
 			return err
 		}
-		v.hints("spec.module", &appsv1alpha1.RegoRule{Module: object.Spec.Module})
+		if custom, ok := policyModule(object); ok {
+			return v.module(ctx, "spec.module", custom)
+		}
 	}
 	return nil
 }
 
-// hints adds probable mistakes of a module that compiles. The schema of a policy has its parameters.
-func (v *verification) hints(field string, rego *appsv1alpha1.RegoRule) {
-	found, err := opa.Hints(rego.Module)
+// rulesModule returns the module of a rule.
+func rulesModule(rego *appsv1alpha1.RegoRule) spec.Custom {
+	custom := spec.Custom{Source: rego.Module}
+	if rego.Parameters != nil {
+		custom.Parameters = rego.Parameters.Raw
+	}
+	return custom
+}
+
+// policyModule returns the module of a policy, with an example of its parameters, if its schema is valid.
+func policyModule(object *appsv1alpha1.PodTransitionPolicy) (custom spec.Custom, ok bool) {
+	custom = spec.Custom{Source: object.Spec.Module, Policy: object.Name}
+	schema, errs := parameters.Parse(object.Spec.Parameters, field.NewPath("spec", "parameters"))
+	if len(errs) > 0 {
+		return custom, false // the webhooks have reported it
+	}
+	var err error
+	if custom.Parameters, err = schema.Example(); err != nil {
+		return custom, false
+	}
+	custom.ParametersSchema, err = schema.JSONSchema()
+	return custom, err == nil
+}
+
+// module adds probable mistakes of a module that compiles.
+func (v *verification) module(ctx context.Context, at string, custom spec.Custom) error {
+	hints, err := opa.Hints(custom.Source)
 	if err != nil {
-		return // the webhooks have reported it
+		return nil // the webhooks have reported it
 	}
-	if v.document.Kind.Kind == "PodTransitionRule" {
-		var set []byte
-		if rego.Parameters != nil {
-			set = rego.Parameters.Raw
-		}
-		about, err := opa.ParameterHints(rego.Module, set)
+	if custom.Policy == "" { // the schema of a policy has its parameters
+		about, err := opa.ParameterHints(custom.Source, custom.Parameters)
 		if err != nil {
-			return // the schema has reported it
+			return nil // the schema has reported it
 		}
-		found = append(found, about...)
+		hints = append(hints, about...)
 	}
-	for _, problem := range found {
-		v.addProblem(problem.Code, field, problem)
+	for _, problem := range hints {
+		v.addProblem(problem.Code, at, problem)
 	}
+	absent, err := absence.Find(ctx, v.engine, custom)
+	wrong := &opa.CompileError{}
+	if errors.As(err, &wrong) {
+		return nil // the webhooks have reported it
+	}
+	if err != nil {
+		return fmt.Errorf("%s: removing facts: %w", at, err)
+	}
+	for _, found := range absent {
+		with := ""
+		if len(found.With) > 0 {
+			with = ", given " + strings.Join(found.With, ", ")
+		}
+		v.addProblem("absent-fact-permits", at, opa.Problem{Row: found.Row, Column: found.Column, Message: fmt.Sprintf(
+			"a pod without %s passes, as with the value %q; with an unknown value it waits%s", found.Fact, found.Permitted, with)})
+	}
+	return nil
 }
 
 // addAnswer adds the findings of the webhooks.

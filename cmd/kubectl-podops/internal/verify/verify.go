@@ -8,9 +8,12 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/opa/sandbox"
 	"github.com/podops-dev/podops/pkg/operator/admission"
 	"github.com/podops-dev/podops/pkg/webhookclient"
 
@@ -84,6 +87,10 @@ func (v *verb) run(ctx context.Context, paths []string) error {
 	if err != nil {
 		return err
 	}
+	engine, err := opa.New(opa.Options{Precompile: sandbox.New(sandbox.Options{}).Precompile, CustomTimeout: time.Second})
+	if err != nil {
+		return fmt.Errorf("starting the policy engine: %w", err)
+	}
 	made := report{Findings: []finding{}}
 	for _, document := range documents {
 		of, ours := all[document.Kind.Kind]
@@ -91,7 +98,7 @@ func (v *verb) run(ctx context.Context, paths []string) error {
 			continue
 		}
 		made.Objects++
-		found, err := (verification{schema: of, reviewer: reviewer, objects: objects, document: document}).run(ctx)
+		found, err := (verification{schema: of, engine: engine, reviewer: reviewer, objects: objects, document: document}).run(ctx)
 		if err != nil {
 			return fmt.Errorf("%s: %w", document.Place(), err)
 		}

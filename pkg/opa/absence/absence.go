@@ -1,0 +1,194 @@
+package absence
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/opa/vet"
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/rule/spec"
+)
+
+// Bounds of a search: the module is evaluated for maxInputs inputs, and for maxWithheld of those in which the pod
+// waits once more without each of at most maxFacts facts.
+const (
+	maxInputs   = 400
+	maxWithheld = 40
+	maxFacts    = 24
+	maxValues   = 16
+)
+
+// unknown is a value that no module names.
+const unknown = "some-other-value"
+
+// Finding is an optional fact without which a pod passes that waits with an unknown value of it.
+type Finding struct {
+	// Fact is its path in the input, such as input.pod.labels["tier"].
+	Fact string
+
+	// Row and Column are the first place of its key in the module; 0 without one.
+	Row, Column int
+
+	// Permitted is a value with which the pod passes.
+	Permitted string
+
+	// With are the other facts that the finding needs, such as operation.type "restart"; usually none.
+	With []string
+}
+
+// Find returns the findings of a user's module, sorted by fact; none for a module with the comment
+// vet.AbsentPermits. The strings of its parameters are keys and values, too. The same module has the same findings.
+// The error is that of opa.Engine.Inspect for a module that is wrong.
+func Find(ctx context.Context, engine *opa.Engine, custom spec.Custom) ([]Finding, error) {
+	constants, err := vet.ReadConstants(custom.Source)
+	if err != nil || constants.AbsentPermits {
+		return nil, err
+	}
+	inspected, err := engine.Inspect(ctx, opa.Source{Module: custom.Source, ParametersSchema: custom.ParametersSchema})
+	if err != nil {
+		return nil, err
+	}
+	custom.Entry = inspected.Entry
+	given, err := stringsBelow(custom.Parameters)
+	if err != nil {
+		return nil, err
+	}
+	values := distinct(constants.Strings, given)
+	s := &search{
+		engine: engine, module: spec.Module{Kind: rule.KindRego, Stage: appsv1alpha1.StagePreCheck, Enforcement: appsv1alpha1.EnforcementEnforce, Custom: &custom},
+		facts: optionalFacts(distinct(constants.Keys, given)), values: values[:min(len(values), maxValues)],
+		random: rand.New(rand.NewPCG(1, 2)), found: map[fact]Finding{},
+	}
+	withheld := 0
+	for i := 0; i < maxInputs && withheld < maxWithheld && len(s.found) < len(s.facts); i++ {
+		drawn := s.draw()
+		permits, err := s.permits(ctx, drawn)
+		if err != nil {
+			return nil, err
+		}
+		if permits {
+			continue
+		}
+		withheld++
+		if err := s.try(ctx, drawn); err != nil {
+			return nil, err
+		}
+	}
+	findings := make([]Finding, 0, len(s.found))
+	for _, one := range s.found {
+		findings = append(findings, one)
+	}
+	slices.SortFunc(findings, func(a, b Finding) int { return strings.Compare(a.Fact, b.Fact) })
+	return findings, nil
+}
+
+// search is a search in one module.
+type search struct {
+	engine *opa.Engine
+	module spec.Module
+	facts  []fact
+	values []string
+	random *rand.Rand
+	found  map[fact]Finding
+}
+
+// try removes each fact from an input in which the pod waits.
+func (s *search) try(ctx context.Context, drawn facts) error {
+	for _, removed := range s.facts {
+		_, present := drawn.optional[removed]
+		if _, known := s.found[removed]; known || !present {
+			continue
+		}
+		without := drawn.without(removed)
+		permits, err := s.permits(ctx, without)
+		if err != nil {
+			return err
+		}
+		if !permits {
+			continue
+		}
+		if value, opens := s.opens(ctx, without, removed); opens {
+			found := Finding{Fact: removed.String(), Permitted: value, With: s.smallest(ctx, without, removed).described()}
+			found.Row, found.Column = place(s.module.Custom.Source, removed.key)
+			s.found[removed] = found
+		}
+	}
+	return nil
+}
+
+// place returns the row and column at which a module first reads a key; 0 without one.
+func place(source, key string) (row, column int) {
+	for _, spelling := range []string{"." + key, strconv.Quote(key)} {
+		for i, line := range strings.Split(source, "\n") {
+			code, _, _ := strings.Cut(line, "#")
+			if at := strings.Index(code, spelling); at >= 0 {
+				return i + 1, at + 2
+			}
+		}
+	}
+	return 0, 0
+}
+
+// opens reports whether a pod that passes without a fact waits with an unknown value, and passes with a known one,
+// which is returned.
+func (s *search) opens(ctx context.Context, without facts, removed fact) (value string, opens bool) {
+	verdict, err := s.verdict(ctx, without.with(removed, unknown))
+	if err != nil || verdict {
+		return "", false
+	}
+	for _, value := range s.values {
+		if permits, err := s.verdict(ctx, without.with(removed, value)); err == nil && permits {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+// smallest removes every other fact on which the finding does not depend, or gives it its usual value.
+func (s *search) smallest(ctx context.Context, without facts, removed fact) facts {
+	for _, simpler := range simplifications(s.facts) {
+		fewer := simpler(without)
+		if permits, err := s.verdict(ctx, fewer); err != nil || !permits {
+			continue
+		}
+		if _, opens := s.opens(ctx, fewer, removed); opens {
+			without = fewer
+		}
+	}
+	return without
+}
+
+// permits is verdict, with an error of the module as a pod that waits.
+func (s *search) permits(ctx context.Context, with facts) (bool, error) {
+	permits, err := s.verdict(ctx, with)
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	return permits && err == nil, nil
+}
+
+// verdict returns whether the pod passes. The error is of the module: a builtin that fails, a conflict.
+func (s *search) verdict(ctx context.Context, with facts) (bool, error) {
+	input, err := s.input(with)
+	if err != nil {
+		return false, err
+	}
+	output, err := s.engine.Replay(ctx, s.module, input)
+	if err != nil {
+		return false, err
+	}
+	decision := struct {
+		Passed []string `json:"passed"`
+	}{}
+	if err := json.Unmarshal(output, &decision); err != nil {
+		return false, fmt.Errorf("reading the decision: %w", err)
+	}
+	return len(decision.Passed) > 0, nil
+}

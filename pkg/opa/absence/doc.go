@@ -1,0 +1,10 @@
+// Package absence finds, by running a user's module, the optional facts whose absence lets a pod pass: labels and
+// annotations of the pod, and labels of its namespace.
+//
+//	module -> constants -> inputs (Facts) -> verdicts with and without a fact -> Findings
+//
+// A rule that names the values which it withholds ("deny if the label hold is true") lets a pod pass without the
+// label, and is right. A rule that names the values which it permits does not want to: there a pod with an unknown
+// value waits, and a pod without one must wait as well. Only the second is a Finding. Rules about the existence of
+// a fact permit no value of it, and are none either.
+package absence

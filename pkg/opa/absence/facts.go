@@ -1,0 +1,211 @@
+package absence
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// fact is an optional fact: an entry of a map of strings in the input.
+type fact struct{ object, key string }
+
+// String returns the path of the fact in the input.
+func (f fact) String() string { return fmt.Sprintf("input.%s[%q]", f.object, f.key) }
+
+// The maps whose entries are optional.
+const (
+	podLabels       = "pod.labels"
+	podAnnotations  = "pod.annotations"
+	namespaceLabels = "namespace.labels"
+)
+
+// optionalFacts returns the facts that a module with these constant keys can read.
+func optionalFacts(keys []string) []fact {
+	names := fieldNames()
+	var found []fact
+	for _, object := range []string{podLabels, podAnnotations, namespaceLabels} {
+		for _, key := range keys {
+			if !names[key] && len(found) < maxFacts {
+				found = append(found, fact{object, key})
+			}
+		}
+	}
+	return found
+}
+
+// stringsBelow returns the strings in a JSON document, or none without one.
+func stringsBelow(document json.RawMessage) ([]string, error) {
+	if len(document) == 0 {
+		return nil, nil
+	}
+	var value any
+	if err := json.Unmarshal(document, &value); err != nil {
+		return nil, fmt.Errorf("reading the parameters: %w", err)
+	}
+	var found []string
+	var collect func(value any)
+	collect = func(value any) {
+		switch value := value.(type) {
+		case string:
+			found = append(found, value)
+		case []any:
+			for _, item := range value {
+				collect(item)
+			}
+		case map[string]any:
+			for _, key := range slices.Sorted(maps.Keys(value)) {
+				found = append(found, key)
+				collect(value[key])
+			}
+		}
+	}
+	collect(value)
+	return found, nil
+}
+
+// distinct returns the strings of both lists once, sorted.
+func distinct(a, b []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
+}
+
+// fieldNames returns the names that are fields on the way to the maps: as keys of a map they would only cost time.
+func fieldNames() map[string]bool {
+	names := map[string]bool{}
+	for _, name := range []string{"pod", "labels", "annotations", "namespace", "parameters", "operation", "pods", "counts", "permits", "rule", "now", "stage"} {
+		names[name] = true
+	}
+	return names
+}
+
+// facts are the facts of an input that differ between inputs.
+type facts struct {
+	optional  map[fact]string
+	operation string
+	cause     string
+	namespace string
+	owner     string
+	age       int64
+	available bool
+	others    int
+}
+
+// without returns the facts without one.
+func (f facts) without(removed fact) facts {
+	f.optional = maps.Clone(f.optional)
+	delete(f.optional, removed)
+	return f
+}
+
+// with returns the facts with one.
+func (f facts) with(added fact, value string) facts {
+	f.optional = maps.Clone(f.optional)
+	f.optional[added] = value
+	return f
+}
+
+// usual returns the facts of a usual input: the Deployment web has one pod, which is available and is to be deleted.
+func usual() facts {
+	return facts{optional: map[fact]string{}, operation: "delete", namespace: "shop", owner: "Deployment", age: 86400, available: true}
+}
+
+// simplifications returns functions that each remove a fact, or give it its usual value.
+func simplifications(optional []fact) []func(facts) facts {
+	usual := usual()
+	made := []func(facts) facts{
+		func(f facts) facts { f.operation = usual.operation; return f },
+		func(f facts) facts { f.cause = usual.cause; return f },
+		func(f facts) facts { f.namespace = usual.namespace; return f },
+		func(f facts) facts { f.owner = usual.owner; return f },
+		func(f facts) facts { f.age = usual.age; return f },
+		func(f facts) facts { f.available = usual.available; return f },
+		func(f facts) facts { f.others = usual.others; return f },
+	}
+	for _, one := range optional {
+		made = append(made, func(f facts) facts { return f.without(one) })
+	}
+	return made
+}
+
+// described returns the facts that are not usual, sorted.
+func (f facts) described() []string {
+	var unusual []string
+	usual := usual()
+	for _, one := range []struct {
+		path        string
+		value, with any
+	}{
+		{"input.operation.type", f.operation, usual.operation}, {"input.operation.cause", f.cause, usual.cause},
+		{"input.namespace.name", f.namespace, usual.namespace}, {"input.pod.owner.kind", f.owner, usual.owner},
+		{"the age of the pod in seconds", f.age, usual.age}, {"input.pod.available", f.available, usual.available},
+		{"the number of other pods", f.others, usual.others},
+	} {
+		if one.value != one.with {
+			unusual = append(unusual, fmt.Sprintf("%s %v", one.path, one.value))
+		}
+	}
+	for one, value := range f.optional {
+		unusual = append(unusual, fmt.Sprintf("%s %s", one, value))
+	}
+	slices.Sort(unusual)
+	return unusual
+}
+
+// draw returns random facts: each optional fact is absent, unknown or has a value that the module names.
+func (s *search) draw() facts {
+	drawn := facts{
+		optional: map[fact]string{}, operation: s.value("delete"), cause: pick(s, "", "Rollout", "ScaleIn"), namespace: s.value("shop"),
+		owner: s.value("Deployment"), age: pick(s, int64(1), 600, 86400, 30*86400), available: s.random.IntN(4) > 0, others: s.random.IntN(4),
+	}
+	for _, one := range s.facts {
+		if s.random.IntN(4) > 0 {
+			drawn.optional[one] = s.value(unknown)
+		}
+	}
+	return drawn
+}
+
+// value returns a value that the module names, or the other one.
+func (s *search) value(other string) string {
+	if i := s.random.IntN(len(s.values) + 1); i < len(s.values) && s.random.IntN(3) > 0 {
+		return s.values[i]
+	}
+	return other
+}
+
+func pick[T any](s *search, values ...T) T { return values[s.random.IntN(len(values))] }
+
+// now is the time of the inputs, a Monday, in nanoseconds.
+const now = int64(1767607200000000000)
+
+// input returns the input document with the facts, in the schema of policies/schema/input.json.
+func (s *search) input(from facts) (json.RawMessage, error) {
+	pod := func(name string, labels, annotations map[string]string) map[string]any {
+		created := now - from.age*1e9
+		return map[string]any{
+			"name": name, "namespace": from.namespace, "uid": name, "labels": labels, "annotations": annotations,
+			"owner":    map[string]any{"kind": from.owner, "name": "web", "uid": "web"},
+			"revision": map[string]any{"current": "1", "state": "Newest"},
+			"node":     "node-1", "created": created, "ready": from.available, "available": from.available,
+			"available_since": created, "permitted": false, "skip_rules": []string{},
+		}
+	}
+	entries := map[string]map[string]string{podLabels: {}, podAnnotations: {}, namespaceLabels: {}}
+	for one, value := range from.optional {
+		entries[one.object][one.key] = value
+	}
+	others := []any{}
+	for i := range from.others {
+		others = append(others, pod(fmt.Sprintf("web-%d", i+1), map[string]string{}, map[string]string{}))
+	}
+	return json.Marshal(map[string]any{
+		"stage": s.module.Stage, "now": now,
+		"operation":  map[string]any{"id": "pod-delete", "type": from.operation, "cause": from.cause, "since": now - 1e9},
+		"parameters": json.RawMessage(cmp.Or(string(s.module.Custom.Parameters), "{}")),
+		"pod":        pod("web-0", entries[podLabels], entries[podAnnotations]), "pods": others,
+		"namespace": map[string]any{"name": from.namespace, "labels": entries[namespaceLabels]},
+		"counts":    map[string]any{"selected": from.others + 1, "desired": from.others + 1, "available": from.others, "reserved": 0},
+		"permits":   []any{}, "rule": map[string]any{"name": "rule", "stage": "PreCheck", "enforcement": "Enforce", "conditions": []string{}},
+	})
+}

@@ -1,0 +1,55 @@
+package vet
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// AbsentPermits is the comment by which a module states that a pod without a fact is meant to pass.
+const AbsentPermits = "podops: absent=permits"
+
+// Constants are the parts of a module from which inputs for it are made.
+type Constants struct {
+	// Keys are the constant keys of references, and Strings all constant strings; sorted.
+	Keys, Strings []string
+
+	// AbsentPermits reports whether the module has the comment AbsentPermits.
+	AbsentPermits bool
+}
+
+// ReadConstants returns the constants of a module that compiles.
+func ReadConstants(source string) (Constants, error) {
+	module, err := ast.ParseModuleWithOpts(File, source, ast.ParserOptions{Capabilities: Capabilities()})
+	if err != nil {
+		return Constants{}, AsCompileError(err)
+	}
+	found := Constants{AbsentPermits: slices.ContainsFunc(module.Comments, func(comment *ast.Comment) bool {
+		return strings.TrimSpace(string(comment.Text)) == AbsentPermits
+	})}
+	keys, texts := map[string]bool{}, map[string]bool{}
+	var collect func(part any)
+	collect = func(part any) {
+		ast.WalkTerms(part, func(term *ast.Term) bool {
+			switch value := term.Value.(type) {
+			case ast.String:
+				texts[string(value)] = true
+			case ast.Ref:
+				for _, part := range value[1:] {
+					if key, ok := part.Value.(ast.String); ok {
+						keys[string(key)] = true
+					} else {
+						collect(part)
+					}
+				}
+				return true
+			}
+			return false
+		})
+	}
+	collect(module)
+	found.Keys, found.Strings = slices.Sorted(maps.Keys(keys)), slices.Sorted(maps.Keys(texts))
+	return found, nil
+}
