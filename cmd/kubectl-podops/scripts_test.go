@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -15,7 +16,7 @@ func TestMain(m *testing.M) {
 }
 
 // TestScripts runs the commands of testdata/script, which the documentation shows, too. In $KUBERNETES_134 they
-// have the address of an API server of an unsupported version.
+// have the address of an API server of an unsupported version, and in $SAMPLES the folder config/samples.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -25,7 +26,9 @@ func TestScripts(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(serve134))
 			env.Defer(server.Close)
 			env.Setenv("KUBERNETES_134", server.URL)
-			return nil
+			samples, err := filepath.Abs("../../config/samples")
+			env.Setenv("SAMPLES", samples)
+			return err
 		},
 	})
 }

@@ -62,6 +62,24 @@ func Begin(pod *corev1.Pod, operation Operation) (*corev1.Pod, error) {
 	return requested, nil
 }
 
+// Permit returns the pod with the permit of an operation that waits in PreCheck: it is off traffic.
+func Permit(pod *corev1.Pod, operation Operation) (*corev1.Pod, error) {
+	operation.Stage = appsv1alpha1.StagePreCheck
+	waiting, err := Begin(pod, operation)
+	if err != nil {
+		return nil, err
+	}
+	facts := lifecycle.FactsOf(waiting)
+	attempts := map[string]string{}
+	for _, one := range lifecycle.WaitingIDs(facts) {
+		attempts[one.ID] = one.Attempt
+	}
+	change := lifecycle.Advance(facts, lifecycle.Permits{PreCheck: attempts}, lifecycle.Options{}, operation.At)
+	waiting.Labels = change.Apply(waiting.Labels)
+	setCondition(waiting, appsv1alpha1.ServiceReadyGate, corev1.ConditionFalse, operation.At)
+	return Unavailable(waiting, operation.At), nil
+}
+
 // withoutLifecycles removes the lifecycles of a pod.
 func withoutLifecycles(pod *corev1.Pod) {
 	for key := range pod.Labels {

@@ -3,7 +3,9 @@ package policytest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -57,6 +59,19 @@ type testPod struct {
 
 	// Since is for how long it has been available; default 1h.
 	Since *metav1.Duration `json:"since,omitempty"`
+
+	// Age is for how long it has existed; default Since.
+	Age *metav1.Duration `json:"age,omitempty"`
+
+	// Owner is its workload, such as Deployment/web; default none. The workload wants as many pods as the test has
+	// of it, unless Desired of the test differs.
+	Owner string `json:"owner,omitempty"`
+
+	// Revision is Newest, which is the default, Outdated or Abandoned, for pods with an owner.
+	Revision rule.RevisionState `json:"revision,omitempty"`
+
+	// Permitted is whether the operation of the pod has its permit already.
+	Permitted bool `json:"permitted,omitempty"`
 }
 
 // testCase is one test: the verdicts on pods that wait for an operation.
@@ -67,8 +82,15 @@ type testCase struct {
 	Operation string                       `json:"operation,omitempty"`
 	Stage     appsv1alpha1.TransitionStage `json:"stage,omitempty"`
 
-	Now     *metav1.Time     `json:"now,omitempty"`
-	Pods    []testPod        `json:"pods,omitempty"`
+	Now  *metav1.Time `json:"now,omitempty"`
+	Pods []testPod    `json:"pods,omitempty"`
+
+	// Namespace are the labels of the namespace.
+	Namespace map[string]string `json:"namespace,omitempty"`
+
+	// Desired are the desired numbers of pods of workloads, such as {Deployment/web: 3}.
+	Desired map[string]int `json:"desired,omitempty"`
+
 	Answers []offline.Answer `json:"answers,omitempty"`
 	Expect  []expectation    `json:"expect"`
 }
@@ -121,7 +143,9 @@ func (s suite) run(ctx context.Context, engine *opa.Engine, document manifests.D
 			continue
 		}
 		began := time.Now()
-		made.Message, err = s.check(ctx, engine, documents, test)
+		// The engine keeps the facts of a version of a pod, and pods of other tests have the same names.
+		version := fmt.Sprintf("%s:%d", document.Place(), i)
+		made.Message, err = s.check(ctx, engine, documents, test, version)
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: test %q: %w", made.File, made.Line, test.Name, err)
 		}
@@ -131,9 +155,94 @@ func (s suite) run(ctx context.Context, engine *opa.Engine, document manifests.D
 	return results, nil
 }
 
+// namespace is the namespace of the objects of a suite.
+const namespace = "default"
+
+// objects returns the objects of the files, with the pods of a test and their workloads.
+func (s suite) objects(documents []manifests.Document, test testCase, now time.Time) (offline.Objects, error) {
+	var objects offline.Objects
+	for _, document := range documents {
+		if pod, ok := document.Object.(*corev1.Pod); ok {
+			// As with eval.
+			if pod.Status.Phase == "" {
+				pod = offline.Serving(pod, now.Add(-time.Hour))
+			}
+			waiting, err := test.begin(pod, 0, now)
+			if err != nil {
+				return objects, err
+			}
+			objects.Add(waiting, namespace)
+		} else if document.Object != nil {
+			objects.Add(document.Object, namespace)
+		}
+	}
+	if test.Namespace != nil {
+		objects.Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: test.Namespace}}, "")
+	}
+	pods := test.Pods
+	if pods == nil {
+		pods = s.Pods
+	}
+	counts, templates := map[string]map[rule.RevisionState]int{}, map[string]*corev1.Pod{}
+	for i, pod := range pods {
+		made, err := pod.object(test, i-len(pods), now)
+		if err != nil {
+			return objects, fmt.Errorf("pod %s: %w", pod.Name, err)
+		}
+		objects.Add(made, namespace)
+		if pod.Owner == "" {
+			continue
+		}
+		if counts[pod.Owner] == nil {
+			counts[pod.Owner], templates[pod.Owner] = map[rule.RevisionState]int{}, made
+		}
+		counts[pod.Owner][cmp.Or(pod.Revision, rule.RevisionNewest)]++
+	}
+	return objects, test.addWorkloads(&objects, counts, templates, now)
+}
+
+// addWorkloads adds the owners of the pods.
+func (t testCase) addWorkloads(
+	objects *offline.Objects, counts map[string]map[rule.RevisionState]int, templates map[string]*corev1.Pod, now time.Time,
+) error {
+	for owner := range t.Desired {
+		if counts[owner] == nil {
+			return fmt.Errorf("desired: no pod has the owner %q", owner)
+		}
+	}
+	for _, owner := range slices.Sorted(maps.Keys(counts)) {
+		found, err := workloadOf(owner)
+		if err != nil {
+			return err
+		}
+		replicas, given := t.Desired[owner]
+		if !given {
+			for _, number := range counts[owner] {
+				replicas += number
+			}
+		}
+		found.add(objects, templates[owner], counts[owner], replicas, now)
+	}
+	return nil
+}
+
+// begin returns a pod as it waits for the operation of a test. place orders the begins of operations.
+func (t testCase) begin(pod *corev1.Pod, place int, now time.Time) (*corev1.Pod, error) {
+	if !offline.MayBegin(pod) || offline.Waits(pod) {
+		return pod, nil
+	}
+	return offline.Begin(pod, t.operation(place, now))
+}
+
+func (t testCase) operation(place int, now time.Time) offline.Operation {
+	return offline.Operation{
+		Type: cmp.Or(t.Operation, appsv1alpha1.DeleteOperationType), Stage: cmp.Or(t.Stage, appsv1alpha1.StagePreCheck),
+		At: now.Add(time.Duration(place) * time.Microsecond),
+	}
+}
+
 // check returns how the verdicts differ from the expected verdicts; empty if they do not.
-func (s suite) check(ctx context.Context, engine *opa.Engine, documents []manifests.Document, test testCase) (string, error) {
-	const namespace = "default"
+func (s suite) check(ctx context.Context, engine *opa.Engine, documents []manifests.Document, test testCase, version string) (string, error) {
 	now := defaultNow()
 	for _, given := range []*metav1.Time{s.Now, test.Now} {
 		if given != nil {
@@ -145,22 +254,12 @@ func (s suite) check(ctx context.Context, engine *opa.Engine, documents []manife
 			return "", fmt.Errorf("answers[%d]: %w", i, err)
 		}
 	}
-	var objects offline.Objects
-	for _, document := range documents {
-		if document.Object != nil {
-			objects.Add(document.Object, namespace)
-		}
+	objects, err := s.objects(documents, test, now)
+	if err != nil {
+		return "", err
 	}
-	pods := test.Pods
-	if pods == nil {
-		pods = s.Pods
-	}
-	for i, pod := range pods {
-		made, err := pod.object(test, i-len(pods), now)
-		if err != nil {
-			return "", err
-		}
-		objects.Add(made, namespace)
+	for _, pod := range objects.Pods {
+		pod.ResourceVersion = version
 	}
 	verdicts, err := offline.Evaluate(ctx, objects, offline.Options{Engine: engine, Now: now, Answers: test.Answers})
 	if err != nil {
@@ -181,21 +280,38 @@ func (p testPod) object(test testCase, place int, now time.Time) (*corev1.Pod, e
 	if p.Since != nil {
 		since = p.Since.Duration
 	}
+	age := since
+	if p.Age != nil {
+		age = p.Age.Duration
+	}
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: "default", Labels: p.Labels, Annotations: p.Annotations},
-		Spec:       corev1.PodSpec{NodeName: p.Node},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: p.Name, Namespace: namespace, Labels: maps.Clone(p.Labels), Annotations: p.Annotations, CreationTimestamp: metav1.NewTime(now.Add(-age)),
+		},
+		Spec: corev1.PodSpec{NodeName: p.Node},
+	}
+	if p.Owner != "" {
+		owner, err := workloadOf(p.Owner)
+		if err != nil {
+			return nil, err
+		}
+		if err := owner.own(pod, p.Revision); err != nil {
+			return nil, err
+		}
+	} else if p.Revision != "" {
+		return nil, errors.New("revision: a pod without an owner has none")
 	}
 	pod = offline.Serving(pod, now.Add(-since))
 	if p.Available != nil && !*p.Available {
 		pod = offline.Unavailable(pod, now.Add(-since))
 	}
+	if p.Permitted {
+		return offline.Permit(pod, test.operation(place, now))
+	}
 	if p.Waits != nil && !*p.Waits {
 		return pod, nil
 	}
-	return offline.Begin(pod, offline.Operation{
-		Type: cmp.Or(test.Operation, appsv1alpha1.DeleteOperationType), Stage: cmp.Or(test.Stage, appsv1alpha1.StagePreCheck),
-		At: now.Add(time.Duration(place) * time.Microsecond),
-	})
+	return test.begin(pod, place, now)
 }
 
 // failure returns how the verdict on the pod differs from the expected verdict; empty if it does
