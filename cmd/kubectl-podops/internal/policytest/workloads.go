@@ -31,7 +31,7 @@ func workloadOf(owner string) (workload, error) {
 }
 
 // revisionAges are the revisions that a pod of a test may have, and the annotation of their ReplicaSets. The newest
-// ReplicaSet was created no later than the one that it replaces, as in a rollback: otherwise no revision between
+// ReplicaSet was created no later than the ReplicaSet before it, as in a rollback: otherwise no revision between
 // them is abandoned.
 func revisionAges() map[rule.RevisionState]int {
 	return map[rule.RevisionState]int{rule.RevisionOutdated: 1, rule.RevisionAbandoned: 2, rule.RevisionNewest: 3}
