@@ -10,7 +10,7 @@ type group struct {
 func groups() []group {
 	return []group{
 		{"Operations on pods", []string{
-			"settle-time", "gate-sync-timeout", "gate-sync-policy", "permit-interval", "max-hold", "on-max-hold", "delete-expiry", "hold-preemption",
+			"settle-time", "gate-sync-timeout", "gate-sync-policy", "permit-interval", "max-hold", "on-max-hold", "delete-wait", "hold-preemption",
 		}},
 		{"Evaluation of rules", []string{"workers", "round-budget", "evaluation-timeout", "policy-timeout"}},
 		{"Webhook rules", []string{"rule-webhook-allow-cidr", "rule-webhook-allow-host", "rule-webhook-rejection-retry"}},

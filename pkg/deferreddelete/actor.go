@@ -29,11 +29,14 @@ const (
 	// deleted or no longer surplus, with a back-off of up to 17 minutes.
 	ActorOwner Actor = "Owner"
 
-	// ActorEvictor is a client of the eviction API, such as kubectl drain, which repeats the
-	// eviction every 5 seconds.
+	// ActorController is the controller of an owner of a kind that Kubernetes does not have. It
+	// repeats the delete when its pod changes, or names another pod.
+	ActorController Actor = "Controller"
+
+	// ActorEvictor is a client of the eviction API, such as kubectl drain.
 	ActorEvictor Actor = "Evictor"
 
-	// ActorClient is any other client, such as kubectl delete: it does not repeat the delete.
+	// ActorClient is any other client, such as kubectl delete.
 	ActorClient Actor = "Client"
 
 	// ActorLabel is the label to-delete. Removing it withdraws the request.
@@ -60,7 +63,8 @@ const (
 
 // User names of Kubernetes.
 const (
-	serviceAccounts      = "system:serviceaccount:kube-system:"
+	anyServiceAccount    = "system:serviceaccount:"
+	serviceAccounts      = anyServiceAccount + "kube-system:"
 	userControllers      = "system:kube-controller-manager" // with --use-service-account-credentials=false
 	userScheduler        = "system:kube-scheduler"
 	groupNodes           = "system:nodes"
@@ -104,9 +108,18 @@ func ActorOf(user string, groups []string, method Method, pod *corev1.Pod, manag
 		return ActorSystem // no controller of Kubernetes but these deletes pods of other owners
 	case user == userControllers || user == controllerOf(OwnerKind(pod)):
 		return ActorOwner
+	case isCustomController(user, pod):
+		return ActorController
 	default:
 		return ActorClient
 	}
+}
+
+// isCustomController reports whether a user may be the controller of the owner of a pod, of a kind
+// that Kubernetes does not have.
+func isCustomController(user string, pod *corev1.Pod) bool {
+	kind := OwnerKind(pod)
+	return kind != "" && controllerOf(kind) == "" && strings.HasPrefix(user, anyServiceAccount) && !strings.HasPrefix(user, serviceAccounts)
 }
 
 // OwnerKind returns the kind of the controller of a pod if its API group is Kubernetes' own, or

@@ -35,11 +35,11 @@ const (
 	// Allow lets the request pass.
 	Allow Outcome = "Allow"
 
-	// Hold rejects the request with 429. The client carries it out when it repeats it.
+	// Hold rejects the request with 429. It passes when it is repeated once the pod is prepared.
 	Hold Outcome = "Hold"
 
-	// HoldAndFinish rejects the request with 429. PodOps carries it out.
-	HoldAndFinish Outcome = "HoldAndFinish"
+	// Await delays the response until the pod is prepared, or its rules withhold it.
+	Await Outcome = "Await"
 )
 
 // Reason is why a delete or an eviction passes or is held, in metrics and events. Reasons never
@@ -72,6 +72,8 @@ const (
 	ReasonOwner    Reason = "Owner"    // a delete by the controller of the owner
 	ReasonEviction Reason = "Eviction" // an eviction
 	ReasonRequest  Reason = "Request"  // a delete by any other client
+	ReasonBusy     Reason = "Busy"     // too many requests wait
+	ReasonAnother  Reason = "Another"  // a request of the user for another pod of the owner was held, and is not repeated yet
 )
 
 // Review is a delete or an eviction of a pod, with the facts that decide about it.
@@ -85,9 +87,9 @@ type Review struct {
 	Method Method
 	Actor  Actor
 
-	// Forgeable is true if any client may have sent the review. A request that PodOps would act on
-	// later is recorded only if the API server has sent it, apart from requests of the controllers
-	// of ReplicaSets, which are compared with the surplus of the ReplicaSet.
+	// Forgeable is true if any client may have sent the review. A request begins a lifecycle only
+	// if the API server has sent it, apart from requests of the controllers of ReplicaSets, which
+	// are compared with the surplus of the ReplicaSet.
 	Forgeable bool
 
 	// DryRun is true for a request that changes nothing: it gets the same answer, and leaves
@@ -120,29 +122,31 @@ type Decision struct {
 }
 
 // Decide returns the answer to a delete or an eviction of a pod. It passes if the pod needs no
-// protection or if nothing may delay the request, and if the pod may be operated on. All other
-// requests are held, even if PodOps does not see why the owner wants the pod deleted: its
-// controller may have seen a change that PodOps has not.
+// protection or if nothing may delay the request, and if the pod may be operated on. A request of a
+// controller is held, even if PodOps does not see why the owner wants the pod deleted: its
+// controller may have seen a change that PodOps has not. A request of a client waits; a dry run, and
+// a review that any client may have sent, do not.
 func Decide(r Review) Decision {
 	if reason, ok := r.passes(); ok {
 		return Decision{Outcome: Allow, Reason: reason}
 	}
-	held := Decision{Outcome: HoldAndFinish, Reason: ReasonRequest, Record: !r.DryRun, Actor: r.Actor}
+	held := Decision{Outcome: Hold, Reason: ReasonRequest, Record: !r.DryRun, Actor: r.Actor}
 	switch r.Actor {
-	case ActorOwner:
+	case ActorOwner, ActorController:
 		held.Reason = ReasonOwner
-		if kind := OwnerKind(r.Pod); kind == kindDaemonSet || kind == kindJob {
-			held.Outcome = Hold
-		}
 	case ActorEvictor:
-		held.Reason = ReasonEviction
+		held.Outcome, held.Reason = Await, ReasonEviction
 	case ActorScheduler:
 		// As an evictor, the scheduler tries again for as long as it needs the room.
 		held.Reason, held.Actor = ReasonPreemption, ActorEvictor
 	default:
+		held.Outcome = Await
 	}
 	if r.Forgeable && (r.Actor != ActorOwner || !OfReplicaSet(r.Pod)) {
-		held.Outcome, held.Record = Hold, false
+		held.Record = false
+	}
+	if !held.Record {
+		held.Outcome = Hold
 	}
 	return held
 }

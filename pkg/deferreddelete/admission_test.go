@@ -53,7 +53,7 @@ func TestDecide(t *testing.T) {
 		return Decision{Outcome: outcome, Reason: reason, Record: true, Actor: actor}
 	}
 	passes := func(reason Reason) Decision { return Decision{Outcome: Allow, Reason: reason} }
-	requested := held(HoldAndFinish, ReasonRequest, ActorClient)
+	requested := held(Await, ReasonRequest, ActorClient)
 
 	tests := map[string]struct {
 		pod    *corev1.Pod
@@ -64,11 +64,11 @@ func TestDecide(t *testing.T) {
 			pod: controlled(labelled(appsv1alpha1.PrepareLabelPrefix+"/pod-delete", "1")), review: Review{Actor: ActorManager}, want: passes(ReasonPodOps),
 		},
 
-		"the controller of a ReplicaSet is held, and PodOps finishes": {
-			pod: controlled(), review: Review{Actor: ActorOwner}, want: held(HoldAndFinish, ReasonOwner, ActorOwner),
+		"the controller of a ReplicaSet repeats its delete": {
+			pod: controlled(), review: Review{Actor: ActorOwner}, want: held(Hold, ReasonOwner, ActorOwner),
 		},
 		"the controller of a StatefulSet is held, and PodOps finishes": {
-			pod: controlled(ownedBy("apps/v1", "StatefulSet")), review: Review{Actor: ActorOwner}, want: held(HoldAndFinish, ReasonOwner, ActorOwner),
+			pod: controlled(ownedBy("apps/v1", "StatefulSet")), review: Review{Actor: ActorOwner}, want: held(Hold, ReasonOwner, ActorOwner),
 		},
 		"the controller of a DaemonSet repeats its delete": {
 			pod: controlled(ownedBy("apps/v1", "DaemonSet")), review: Review{Actor: ActorOwner}, want: held(Hold, ReasonOwner, ActorOwner),
@@ -76,34 +76,34 @@ func TestDecide(t *testing.T) {
 		"the controller of a Job repeats its delete": {
 			pod: controlled(ownedBy("batch/v1", "Job")), review: Review{Actor: ActorOwner}, want: held(Hold, ReasonOwner, ActorOwner),
 		},
-		"a client of the eviction API is held": {
-			pod: controlled(), review: Review{Actor: ActorEvictor, Method: MethodEviction}, want: held(HoldAndFinish, ReasonEviction, ActorEvictor),
+		"a client of the eviction API waits": {
+			pod: controlled(), review: Review{Actor: ActorEvictor, Method: MethodEviction}, want: held(Await, ReasonEviction, ActorEvictor),
 		},
-		"any other client is held":                     {pod: controlled(), review: Review{Actor: ActorClient}, want: requested},
-		"so is one that deletes a bare pod":            {pod: controlled(bare), review: Review{Actor: ActorClient}, want: requested},
-		"so is one that deletes a collection":          {pod: controlled(), review: Review{Actor: ActorClient, Method: MethodDeleteCollection}, want: requested},
-		"a pod of a custom owner is held":              {pod: controlled(ownedBy("apps.kusionstack.io/v1alpha1", "CollaSet")), review: Review{Actor: ActorClient}, want: requested},
-		"a dry run gets the answer, and no record":     {pod: controlled(), review: Review{Actor: ActorClient, DryRun: true}, want: Decision{Outcome: HoldAndFinish, Reason: ReasonRequest, Actor: ActorClient}},
-		"a review that may be forged leaves no record": {pod: controlled(), review: Review{Actor: ActorClient, Forgeable: true}, want: Decision{Outcome: Hold, Reason: ReasonRequest, Actor: ActorClient}},
+		"any other client waits":                              {pod: controlled(), review: Review{Actor: ActorClient}, want: requested},
+		"so is one that deletes a bare pod":                   {pod: controlled(bare), review: Review{Actor: ActorClient}, want: requested},
+		"so is one that deletes a collection":                 {pod: controlled(), review: Review{Actor: ActorClient, Method: MethodDeleteCollection}, want: requested},
+		"the controller of a custom owner repeats its delete": {pod: controlled(ownedBy("apps.kusionstack.io/v1alpha1", "CollaSet")), review: Review{Actor: ActorController}, want: held(Hold, ReasonOwner, ActorController)},
+		"a dry run gets the answer, and no record":            {pod: controlled(), review: Review{Actor: ActorClient, DryRun: true}, want: Decision{Outcome: Hold, Reason: ReasonRequest, Actor: ActorClient}},
+		"a review that may be forged leaves no record":        {pod: controlled(), review: Review{Actor: ActorClient, Forgeable: true}, want: Decision{Outcome: Hold, Reason: ReasonRequest, Actor: ActorClient}},
 		"nor does one of a StatefulSet": {
 			pod: controlled(ownedBy("apps/v1", "StatefulSet")), review: Review{Actor: ActorOwner, Forgeable: true}, want: Decision{Outcome: Hold, Reason: ReasonOwner, Actor: ActorOwner},
 		},
-		"that of a ReplicaSet is compared with its surplus": {pod: controlled(), review: Review{Actor: ActorOwner, Forgeable: true}, want: held(HoldAndFinish, ReasonOwner, ActorOwner)},
+		"that of a ReplicaSet is compared with its surplus": {pod: controlled(), review: Review{Actor: ActorOwner, Forgeable: true}, want: held(Hold, ReasonOwner, ActorOwner)},
 		"a pod that waits is held again":                    {pod: controlled(labelled(appsv1alpha1.PreCheckLabelPrefix+"/pod-delete", "1")), review: Review{Actor: ActorClient}, want: requested},
 		"a pod that prepares is held":                       {pod: controlled(labelled(appsv1alpha1.PrepareLabelPrefix+"/pod-delete", "1")), review: Review{Actor: ActorClient}, want: requested},
 		"a request with the UID of the pod is held":         {pod: controlled(), review: Review{Actor: ActorClient, UID: "web-0"}, want: requested},
 		"one PodDisruptionBudget is a rule": {
-			pod: controlled(), review: Review{Actor: ActorEvictor, Method: MethodEviction, Budgets: 1}, want: held(HoldAndFinish, ReasonEviction, ActorEvictor),
+			pod: controlled(), review: Review{Actor: ActorEvictor, Method: MethodEviction, Budgets: 1}, want: held(Await, ReasonEviction, ActorEvictor),
 		},
 		"an eviction with a grace period of 0 is held": {
-			pod: controlled(), review: Review{Actor: ActorEvictor, Method: MethodEviction, Forced: true}, want: held(HoldAndFinish, ReasonEviction, ActorEvictor),
+			pod: controlled(), review: Review{Actor: ActorEvictor, Method: MethodEviction, Forced: true}, want: held(Await, ReasonEviction, ActorEvictor),
 		},
 		"the scheduler is held where that is wanted, and repeats": {
-			pod: controlled(), review: Review{Actor: ActorScheduler, HoldPreemption: true}, want: held(HoldAndFinish, ReasonPreemption, ActorEvictor),
+			pod: controlled(), review: Review{Actor: ActorScheduler, HoldPreemption: true}, want: held(Hold, ReasonPreemption, ActorEvictor),
 		},
 		"its condition on the pod changes nothing": {
 			pod: controlled(disrupted(corev1.ConditionTrue, "PreemptionByScheduler")), review: Review{Actor: ActorScheduler, HoldPreemption: true},
-			want: held(HoldAndFinish, ReasonPreemption, ActorEvictor),
+			want: held(Hold, ReasonPreemption, ActorEvictor),
 		},
 
 		"the scheduler passes":               {pod: controlled(), review: Review{Actor: ActorScheduler}, want: passes(ReasonPreemption)},
@@ -175,7 +175,10 @@ func TestActorOf(t *testing.T) {
 		"the shared user, of a known owner":      {user: "system:kube-controller-manager", pod: stateful, want: ActorOwner},
 		"the shared user, of a custom owner":     {user: "system:kube-controller-manager", pod: custom, want: ActorSystem},
 		"the shared user, of a bare pod":         {user: "system:kube-controller-manager", pod: controlled(bare), want: ActorSystem},
-		"the controller of a custom owner":       {user: "system:serviceaccount:kusionstack-system:kuperator", pod: custom, want: ActorClient},
+		"the controller of a custom owner":       {user: "system:serviceaccount:kusionstack-system:kuperator", pod: custom, want: ActorController},
+		"that evicts":                            {user: "system:serviceaccount:kusionstack-system:kuperator", method: MethodEviction, pod: custom, want: ActorEvictor},
+		"a ServiceAccount, of a known owner":     {user: "system:serviceaccount:ci:deployer", pod: stateful, want: ActorClient},
+		"a person, of a custom owner":            {user: "jane", pod: custom, want: ActorClient},
 		"a custom kind of the same name":         {user: "system:kube-controller-manager", pod: controlled(ownedBy("example.com/v1", "StatefulSet")), want: ActorSystem},
 		"a person":                               {user: "jane", pod: stateful, want: ActorClient},
 		"a person who drains a node":             {user: "jane", method: MethodEviction, pod: stateful, want: ActorEvictor},

@@ -7,13 +7,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/backoff"
 )
 
 const (
-	// EvictionLapse is for how long an eviction that is not repeated is pending. kubectl drain
-	// repeats it every 5 seconds; the cluster autoscaler gives up a node after 2 minutes.
-	EvictionLapse = 2 * time.Minute
+	// MinLapse and MaxLapse bound for how long a request that is not repeated is pending. kubectl drain
+	// repeats an eviction every 5 seconds.
+	MinLapse = 15 * time.Second
+	MaxLapse = 2 * time.Minute
+
+	// lapseIntervals is the number of intervals between two requests of a client after which it does
+	// not repeat them any more.
+	lapseIntervals = 3
 
 	// UnwantedLapse is the time for which the owner must not have wanted the pod deleted
 	// before the delete is cancelled. A rollout that pauses between two steps must not lose
@@ -57,14 +61,13 @@ type Lapse string
 const (
 	LapseUnwanted  Lapse = "Unwanted"
 	LapseRepeated  Lapse = "NotRepeated"
-	LapseExpired   Lapse = "Expired"
 	LapseWithdrawn Lapse = "Withdrawn"
 	LapseForgone   Lapse = "Forgone"
 )
 
 // Lapses returns all lapses.
 func Lapses() []Lapse {
-	return []Lapse{LapseUnwanted, LapseRepeated, LapseExpired, LapseWithdrawn, LapseForgone}
+	return []Lapse{LapseUnwanted, LapseRepeated, LapseWithdrawn, LapseForgone}
 }
 
 // Describe returns the lapse, human-readable, for events.
@@ -73,9 +76,7 @@ func (l Lapse) Describe() string {
 	case LapseUnwanted:
 		return "the owner does not want the pod deleted any more"
 	case LapseRepeated:
-		return "the eviction was not repeated"
-	case LapseExpired:
-		return "the rules did not permit it in time"
+		return "the request was not repeated"
 	case LapseWithdrawn:
 		return "the label " + appsv1alpha1.ToDeleteLabelKey + " was removed"
 	case LapseForgone:
@@ -100,37 +101,48 @@ type State struct {
 	Want        Want
 	UnwantedFor time.Duration
 
-	// Expiry is for how long the request of a client that does not repeat it is pending.
-	Expiry time.Duration
+	// Withheld is whether rules withhold the pod.
+	Withheld bool
 }
 
 // Next returns the next step of a pending delete, and how soon to call Next again; 0 when only a
 // change of the pod or its owner matters. The Lapse is the reason of a Cancel.
 func Next(s State, now time.Time) (Step, Lapse, time.Duration) {
-	actor := Actor(s.Record.Actor)
-	seen := now.Sub(LastSeen(s.Record))
 	switch {
-	case actor == ActorLabel && !hasLabel(s.Pod, appsv1alpha1.ToDeleteLabelKey):
+	case Actor(s.Record.Actor) == ActorOwner:
+		return s.nextForOwner(now)
+	case Actor(s.Record.Actor) != ActorLabel:
+		return s.nextForClient(now)
+	case !hasLabel(s.Pod, appsv1alpha1.ToDeleteLabelKey):
 		return Cancel, LapseWithdrawn, 0
-	case actor == ActorEvictor && seen >= EvictionLapse:
-		return Cancel, LapseRepeated, 0
-	case actor == ActorClient && seen >= s.Expiry:
-		return Cancel, LapseExpired, 0
-	case actor == ActorOwner:
-		return s.nextForOwner(seen, now)
 	case s.May:
 		return Finish, "", 0
-	case actor == ActorEvictor:
-		return Wait, "", backoff.MinDelay(s.Wake, EvictionLapse-seen)
-	case actor == ActorClient:
-		return Wait, "", backoff.MinDelay(s.Wake, s.Expiry-seen)
 	default:
 		return Wait, "", s.Wake
 	}
 }
 
+// nextForClient returns the next step of a request that its client repeats.
+func (s State) nextForClient(now time.Time) (Step, Lapse, time.Duration) {
+	left := s.lapse() - now.Sub(LastSeen(s.Record))
+	if left <= 0 {
+		return Cancel, LapseRepeated, 0
+	}
+	return Wait, "", left
+}
+
+// lapse returns for how long a request is pending that is not repeated. A pod that is prepared stays so for
+// a person who repeats the request, and controllers repeat theirs ever less often.
+func (s State) lapse() time.Duration {
+	actor := Actor(s.Record.Actor)
+	if !s.Withheld || actor == ActorOwner || actor == ActorController {
+		return MaxLapse
+	}
+	return min(max(lapseIntervals*time.Duration(s.Record.Interval), MinLapse), MaxLapse)
+}
+
 // nextForOwner returns the next step of a delete by the controller of the owner.
-func (s State) nextForOwner(seen time.Duration, now time.Time) (Step, Lapse, time.Duration) {
+func (s State) nextForOwner(now time.Time) (Step, Lapse, time.Duration) {
 	operable := s.operableFor(now)
 	switch {
 	case s.Want == Unwanted && s.UnwantedFor >= UnwantedLapse:
@@ -145,10 +157,8 @@ func (s State) nextForOwner(seen time.Duration, now time.Time) (Step, Lapse, tim
 		return Cancel, LapseForgone, 0
 	case operable > 0:
 		return Wait, "", OperateLapse - operable
-	case s.Want == WantUnknown && seen >= s.Expiry:
-		return Cancel, LapseExpired, 0
 	case s.Want == WantUnknown:
-		return Wait, "", s.Expiry - seen
+		return s.nextForClient(now)
 	default:
 		return Wait, "", 0
 	}

@@ -16,8 +16,9 @@ const (
 	// maxPendingBytes bounds the annotation that is parsed; maxUserBytes the name in it.
 	maxPendingBytes, maxUserBytes = 4 << 10, 256
 
-	// seenInterval is the least time between two writes that an eviction was repeated.
-	seenInterval = EvictionLapse / 4
+	// repeatedAfter is the least time between two requests of a client. The API server sends another
+	// review of a delete that was held if the pod has changed meanwhile.
+	repeatedAfter = time.Second
 )
 
 // Pending returns the record of the pending delete of a pod. It returns false if the pod has
@@ -54,50 +55,65 @@ type Request struct {
 
 	// OwnerGeneration is the generation of the owner of the pod, 0 if it is not known.
 	OwnerGeneration int64
-
-	GracePeriodSeconds *int64
-	PropagationPolicy  *string
 }
 
 // Begin returns the record of a request with which a lifecycle begins. since is the value of its
 // label operating.
 func (d Request) Begin(pod *corev1.Pod, since string) appsv1alpha1.PendingDelete {
 	return appsv1alpha1.PendingDelete{
-		UID: pod.UID, Since: since, Method: string(d.Method), Actor: string(d.Actor), User: text.Prefix(d.User, maxUserBytes),
-		OwnerGeneration: d.OwnerGeneration, GracePeriodSeconds: d.GracePeriodSeconds, PropagationPolicy: d.PropagationPolicy,
+		UID: pod.UID, Since: since, Method: string(d.Method), Actor: string(d.Actor), User: prefixed(d.User),
+		OwnerGeneration: d.OwnerGeneration,
 	}
 }
 
-// Stronger reports whether a request replaces another request for the same pod. A client does not
-// repeat its request, so no other request may end it.
+// prefixed returns the name of a user as a record has it.
+func prefixed(user string) string { return text.Prefix(user, maxUserBytes) }
+
+// Stronger reports whether a request replaces another request for the same pod. That of an owner is
+// compared with its surplus, so it replaces no other.
 func (d Request) Stronger(than Request) bool {
-	strength := []Actor{ActorOwner, ActorEvictor, ActorLabel, ActorClient}
+	strength := []Actor{ActorOwner, ActorController, ActorEvictor, ActorClient, ActorLabel}
 	return slices.Index(strength, d.Actor) > slices.Index(strength, than.Actor)
 }
 
 // Join adds a request to the pending delete of a pod that has begun the lifecycle pod-delete. It
-// returns the record to write, and false if nothing has to be written. An eviction leaves the
-// request of the owner in place, which counts as surplus there: its client repeats it.
+// returns the record to write, and false if nothing has to be written. The request of an owner stays
+// in place, which counts as surplus there. A lifecycle that another controller began gets a record for
+// the label to-delete only: a request that is repeated needs none.
 func (d Request) Join(pod *corev1.Pod, now time.Time) (appsv1alpha1.PendingDelete, bool) {
 	record, ok := Pending(pod)
+	recorded := Actor(record.Actor)
 	switch {
-	case !ok && d.Actor == ActorEvictor || !ok && d.Actor == ActorOwner:
-		return record, false // another controller operates on the pod; the client repeats its request
-	case !ok || d.Actor != ActorEvictor && d.Stronger(Request{Actor: Actor(record.Actor)}):
+	case d.Actor == ActorLabel && recorded != ActorLabel:
 		joined := d.Begin(pod, Begun(pod))
 		joined.Seen = now.UnixNano() // the lifecycle is older than the request
 		return joined, true
-	case Actor(record.Actor) != d.Actor:
+	case !ok:
 		return record, false
-	case d.Actor == ActorEvictor && now.Sub(LastSeen(record)) >= seenInterval:
-		record.Seen = now.UnixNano()
+	case d.Actor == ActorOwner && recorded == ActorOwner && d.OwnerGeneration > record.OwnerGeneration:
+		record.OwnerGeneration, record.Seen = d.OwnerGeneration, now.UnixNano()
 		return record, true
-	case d.Actor == ActorOwner && d.OwnerGeneration > record.OwnerGeneration:
-		record.OwnerGeneration = d.OwnerGeneration
-		return record, true
+	case recorded != ActorLabel && (recorded != ActorOwner || d.Actor == ActorOwner && OwnerKind(pod) == kindJob):
+		return repeated(record, now)
 	default:
 		return record, false
 	}
+}
+
+// repeated returns the record of a request that is repeated, and whether it has to be written: after half
+// of the time after which it lapses, and at once for the first time.
+func repeated(record appsv1alpha1.PendingDelete, now time.Time) (appsv1alpha1.PendingDelete, bool) {
+	since := now.Sub(LastSeen(record))
+	switch {
+	case since < repeatedAfter:
+		return record, false
+	case record.Seen == 0:
+		record.Interval = since.Nanoseconds()
+	case since < (State{Record: record, Withheld: true}).lapse()/2:
+		return record, false
+	}
+	record.Seen = now.UnixNano()
+	return record, true
 }
 
 // LastSeen returns when a pending delete was last requested.
@@ -123,16 +139,12 @@ func OfOwner(pod *corev1.Pod) bool {
 func OfReplicaSet(pod *corev1.Pod) bool { return OwnerKind(pod) == kindReplicaSet }
 
 // Finishes reports whether PodOps itself carries out the pending delete of a pod, so that the
-// label operate would have no reader. The controllers of ReplicaSets, DaemonSets and Jobs delete the
-// pod themselves once it may be operated on: the controller of ReplicaSets is woken by the label,
-// and only the others can decide whether the pod must still be deleted.
+// label operate would have no reader: for the label to-delete, and for StatefulSets, whose controller
+// does not delete a pod again that is unready.
 func Finishes(pod *corev1.Pod) bool {
 	record, ok := Pending(pod)
 	if !ok {
 		return false
 	}
-	if Actor(record.Actor) != ActorOwner {
-		return true
-	}
-	return OwnerKind(pod) == kindStatefulSet
+	return Actor(record.Actor) == ActorLabel || Actor(record.Actor) == ActorOwner && OwnerKind(pod) == kindStatefulSet
 }

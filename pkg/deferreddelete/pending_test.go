@@ -29,7 +29,7 @@ func pending(request Request) func(*corev1.Pod) {
 }
 
 func TestPending(t *testing.T) {
-	evictor := Request{Method: MethodEviction, Actor: ActorEvictor, User: "jane", GracePeriodSeconds: new(int64(5)), PropagationPolicy: new("Background")}
+	evictor := Request{Method: MethodEviction, Actor: ActorEvictor, User: "jane"}
 	annotation := func(value string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) { pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey] = value }
 	}
@@ -54,7 +54,7 @@ func TestPending(t *testing.T) {
 				t.Fatalf("record %+v, %t, want %t", got, ok, tc.want)
 			}
 			want := appsv1alpha1.PendingDelete{
-				UID: "web-0", Since: since, Method: "Eviction", Actor: "Evictor", User: "jane", GracePeriodSeconds: new(int64(5)), PropagationPolicy: new("Background"),
+				UID: "web-0", Since: since, Method: "Eviction", Actor: "Evictor", User: "jane",
 			}
 			if diff := cmp.Diff(want, got); ok && diff != "" {
 				t.Errorf("record (-want +got):\n%s", diff)
@@ -79,26 +79,32 @@ func TestJoin(t *testing.T) {
 		after   time.Duration // since the lifecycle began
 		want    appsv1alpha1.PendingDelete
 	}{
-		"a client takes over from the owner, which repeats": {
-			pod: controlled(pending(Request{Actor: ActorOwner})), request: Request{Actor: ActorClient, User: "jane"}, after: time.Hour,
-			want: appsv1alpha1.PendingDelete{Actor: "Client", User: "jane", Seen: requested.Add(time.Hour).UnixNano()},
+		"the owner keeps its request, which counts as surplus": {pod: controlled(pending(Request{Actor: ActorOwner})), request: Request{Actor: ActorClient}, after: time.Hour},
+		"an owner that repeats after an edit is written": {
+			pod: controlled(pending(Request{Actor: ActorOwner, OwnerGeneration: 1})), request: Request{Actor: ActorOwner, OwnerGeneration: 2},
+			want: appsv1alpha1.PendingDelete{Actor: "Owner", OwnerGeneration: 2, Seen: requested.UnixNano()},
 		},
-		"a client takes over from an evictor": {
-			pod: controlled(pending(Request{Actor: ActorEvictor})), request: Request{Actor: ActorClient},
-			want: appsv1alpha1.PendingDelete{Actor: "Client", Seen: requested.UnixNano()},
+		"an owner that repeats without one is not": {pod: controlled(pending(Request{Actor: ActorOwner, OwnerGeneration: 2})), request: Request{Actor: ActorOwner, OwnerGeneration: 2}, after: time.Minute},
+		"a Job that repeats is": {
+			pod: controlled(ownedBy("batch/v1", "Job"), pending(Request{Actor: ActorOwner})), request: Request{Actor: ActorOwner}, after: time.Minute,
+			want: appsv1alpha1.PendingDelete{Actor: "Owner", Seen: requested.Add(time.Minute).UnixNano(), Interval: time.Minute.Nanoseconds()},
 		},
-		"the owner does not take over":                            {pod: controlled(pending(Request{Actor: ActorClient})), request: Request{Actor: ActorOwner}},
-		"an evictor does not take over from the owner":            {pod: controlled(pending(Request{Actor: ActorOwner})), request: Request{Actor: ActorEvictor}, after: time.Hour},
-		"an evictor does not take over from a client":             {pod: controlled(pending(Request{Actor: ActorClient})), request: Request{Actor: ActorEvictor}},
-		"an evictor that repeats at once is not written":          {pod: controlled(pending(Request{Actor: ActorEvictor})), request: Request{Actor: ActorEvictor}, after: 5 * time.Second},
-		"an evictor that repeats later is written":                {pod: controlled(pending(Request{Actor: ActorEvictor})), request: Request{Actor: ActorEvictor}, after: seenInterval, want: appsv1alpha1.PendingDelete{Actor: "Evictor", Seen: requested.Add(seenInterval).UnixNano()}},
-		"an owner that repeats after an edit is written":          {pod: controlled(pending(Request{Actor: ActorOwner, OwnerGeneration: 1})), request: Request{Actor: ActorOwner, OwnerGeneration: 2}, want: appsv1alpha1.PendingDelete{Actor: "Owner", OwnerGeneration: 2}},
-		"an owner that repeats without one is not":                {pod: controlled(pending(Request{Actor: ActorOwner, OwnerGeneration: 2})), request: Request{Actor: ActorOwner, OwnerGeneration: 2}},
-		"a client joins the lifecycle of another controller":      {pod: controlled(foreign), request: Request{Actor: ActorClient}, want: appsv1alpha1.PendingDelete{Actor: "Client", Seen: requested.UnixNano()}},
-		"an evictor leaves the lifecycle of another controller":   {pod: controlled(foreign), request: Request{Actor: ActorEvictor}},
-		"the owner leaves the lifecycle of another controller":    {pod: controlled(foreign), request: Request{Actor: ActorOwner}},
-		"the label joins the lifecycle of another controller":     {pod: controlled(foreign), request: Request{Actor: ActorLabel}, want: appsv1alpha1.PendingDelete{Actor: "Label", Seen: requested.UnixNano()}},
-		"a second client does not replace the options of a first": {pod: controlled(pending(Request{Actor: ActorClient})), request: Request{Actor: ActorClient, GracePeriodSeconds: new(int64(1))}},
+		"another review of the same request is no repeat": {pod: controlled(pending(Request{Actor: ActorEvictor})), request: Request{Actor: ActorEvictor}, after: repeatedAfter - 1},
+		"the first repeat is written, with its interval": {
+			pod: controlled(pending(Request{Actor: ActorEvictor})), request: Request{Actor: ActorEvictor}, after: 5 * time.Second,
+			want: appsv1alpha1.PendingDelete{Actor: "Evictor", Seen: requested.Add(5 * time.Second).UnixNano(), Interval: (5 * time.Second).Nanoseconds()},
+		},
+		"a request of another client counts as a repeat": {
+			pod: controlled(pending(Request{Actor: ActorEvictor, User: "jane"})), request: Request{Actor: ActorClient, User: "joe"}, after: 5 * time.Second,
+			want: appsv1alpha1.PendingDelete{Actor: "Evictor", User: "jane", Seen: requested.Add(5 * time.Second).UnixNano(), Interval: (5 * time.Second).Nanoseconds()},
+		},
+		"clients leave the lifecycle of another controller":    {pod: controlled(foreign), request: Request{Actor: ActorClient}},
+		"the owner leaves the lifecycle of another controller": {pod: controlled(foreign), request: Request{Actor: ActorOwner}},
+		"the label joins the lifecycle of another controller":  {pod: controlled(foreign), request: Request{Actor: ActorLabel}, want: appsv1alpha1.PendingDelete{Actor: "Label", Seen: requested.UnixNano()}},
+		"the label takes over, since PodOps deletes for it": {
+			pod: controlled(pending(Request{Actor: ActorOwner})), request: Request{Actor: ActorLabel}, want: appsv1alpha1.PendingDelete{Actor: "Label", Seen: requested.UnixNano()},
+		},
+		"no client takes over from the label": {pod: controlled(pending(Request{Actor: ActorLabel})), request: Request{Actor: ActorClient}, after: time.Minute},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -114,8 +120,77 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// TestRepeats shows that a client that repeats its request does not have every request written, and that its
+// request does not lapse between two writes.
+func TestRepeats(t *testing.T) {
+	for _, interval := range []time.Duration{2 * time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second} {
+		pod := controlled(pending(Request{Actor: ActorEvictor}))
+		writes, requests := 0, 20
+		for at := range requests {
+			now := requested.Add(time.Duration(at+1) * interval)
+			record, _ := Pending(pod)
+			if step, lapse, _ := Next(State{Pod: pod, Record: record, Withheld: true}, now.Add(-1)); at > 0 && step != Wait {
+				t.Fatalf("every %s: request %d lapses (%s)", interval, at, lapse)
+			}
+			record, changed := Request{Actor: ActorEvictor}.Join(pod, now)
+			if changed {
+				writes++
+				pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey] = Encode(record)
+			}
+		}
+		if writes > requests/2+2 {
+			t.Errorf("every %s: %d of %d requests are written", interval, writes, requests)
+		}
+	}
+}
+
+func TestUnrepeated(t *testing.T) {
+	evicted := func(name, user string, edits ...func(*corev1.Pod)) *corev1.Pod {
+		return controlled(append([]func(*corev1.Pod){func(pod *corev1.Pod) { pod.Name, pod.UID = name, types.UID(name) }, pending(Request{Actor: ActorEvictor, User: user})}, edits...)...)
+	}
+	record := func(change func(*appsv1alpha1.PendingDelete)) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			value, _ := Pending(pod)
+			change(&value)
+			pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey] = Encode(value)
+		}
+	}
+	now := metav1.Now()
+	tests := map[string]struct {
+		pod      *corev1.Pod
+		sibling  *corev1.Pod
+		withheld bool
+		after    time.Duration
+		want     bool
+	}{
+		"a pod that rules withhold":       {sibling: evicted("web-1", "jane"), withheld: true, want: true},
+		"a pod whose request waits":       {sibling: evicted("web-1", "jane"), after: time.Second},
+		"a pod whose request has ended":   {sibling: evicted("web-1", "jane"), after: MaxWait + 1, want: true},
+		"a pod whose request is repeated": {sibling: evicted("web-1", "jane", record(func(r *appsv1alpha1.PendingDelete) { r.Seen = 1 })), withheld: true},
+		"a pod of another user":           {sibling: evicted("web-1", "joe"), withheld: true},
+		"a pod that is being deleted":     {sibling: evicted("web-1", "jane", func(pod *corev1.Pod) { pod.DeletionTimestamp = &now }), withheld: true},
+		"a pod of another owner":          {sibling: evicted("web-1", "jane", func(pod *corev1.Pod) { pod.OwnerReferences[0].UID = "other" }), withheld: true},
+		"a pod that its owner deletes":    {sibling: evicted("web-1", "jane", record(func(r *appsv1alpha1.PendingDelete) { r.Actor = string(ActorOwner) })), withheld: true},
+		"the pod itself":                  {sibling: controlled(), withheld: true},
+		"a pod of a request of the user":  {pod: evicted("web-0", "jane"), sibling: evicted("web-1", "jane"), withheld: true},
+		"a pod without an owner":          {pod: controlled(bare), sibling: evicted("web-1", "jane", bare), withheld: true},
+		"a pod without a request":         {sibling: controlled(func(pod *corev1.Pod) { pod.UID = "web-1" }), withheld: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			pod := tc.pod
+			if pod == nil {
+				pod = controlled()
+			}
+			got := Unrepeated(pod, []*corev1.Pod{tc.sibling}, "jane", func(*corev1.Pod) bool { return tc.withheld }, requested.Add(tc.after))
+			if (got != nil) != tc.want {
+				t.Errorf("got %v, want one: %t", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestNext(t *testing.T) {
-	const expiry = time.Hour
 	type state struct {
 		request  Request
 		edits    []func(*corev1.Pod)
@@ -124,6 +199,7 @@ func TestNext(t *testing.T) {
 		wake     time.Duration
 		want     Want
 		unwanted time.Duration
+		withheld bool
 	}
 	daemon, stateful := ownedBy("apps/v1", "DaemonSet"), ownedBy("apps/v1", "StatefulSet")
 	operable := func(at time.Duration) func(*corev1.Pod) {
@@ -137,29 +213,28 @@ func TestNext(t *testing.T) {
 		lapse Lapse
 		again time.Duration
 	}{
-		"a client's delete waits until it expires":         {state: state{request: client, after: time.Minute}, again: expiry - time.Minute},
-		"it waits for the settle time":                     {state: state{request: client, wake: time.Second}, again: time.Second},
-		"it is finished when it may be":                    {state: state{request: client, may: true}, step: Finish},
-		"it expires":                                       {state: state{request: client, after: expiry, may: true}, step: Cancel, lapse: LapseExpired},
-		"it does not depend on the owner":                  {state: state{request: client, may: true, want: Unwanted}, step: Finish},
-		"an eviction waits until it is repeated":           {state: state{request: evictor, after: 5 * time.Second}, again: EvictionLapse - 5*time.Second},
-		"it is finished when it may be, before its client": {state: state{request: evictor, may: true}, step: Finish},
-		"it lapses when it is not repeated":                {state: state{request: evictor, after: EvictionLapse}, step: Cancel, lapse: LapseRepeated},
-		"the label waits without an end":                   {state: state{request: label, edits: []func(*corev1.Pod){toDelete}, after: 100 * expiry}},
-		"it is finished":                                   {state: state{request: label, edits: []func(*corev1.Pod){toDelete}, may: true}, step: Finish},
-		"taking it off withdraws the request":              {state: state{request: label, may: true}, step: Cancel, lapse: LapseWithdrawn},
+		"a client's delete that rules withhold waits":  {state: state{request: client, withheld: true, after: time.Second}, again: MinLapse - time.Second},
+		"it lapses when it is not repeated":            {state: state{request: client, withheld: true, after: MinLapse}, step: Cancel, lapse: LapseRepeated},
+		"a prepared pod waits longer":                  {state: state{request: client, may: true, after: MinLapse}, again: MaxLapse - MinLapse},
+		"it is never deleted by PodOps, and goes back": {state: state{request: client, may: true, after: MaxLapse}, step: Cancel, lapse: LapseRepeated},
+		"nor is an eviction":                           {state: state{request: evictor, may: true, after: MaxLapse}, step: Cancel, lapse: LapseRepeated},
+		"an eviction that rules withhold lapses":       {state: state{request: evictor, withheld: true, after: MinLapse}, step: Cancel, lapse: LapseRepeated},
+		"a custom controller backs off":                {state: state{request: Request{Actor: ActorController}, withheld: true, after: MinLapse}, again: MaxLapse - MinLapse},
+		"the label waits without an end":               {state: state{request: label, edits: []func(*corev1.Pod){toDelete}, after: 100 * time.Hour}},
+		"it is finished":                               {state: state{request: label, edits: []func(*corev1.Pod){toDelete}, may: true}, step: Finish},
+		"taking it off withdraws the request":          {state: state{request: label, may: true}, step: Cancel, lapse: LapseWithdrawn},
 
-		"a StatefulSet's delete waits without an end":     {state: state{request: owner, edits: []func(*corev1.Pod){stateful}, want: Wanted, after: 100 * expiry}},
+		"a StatefulSet's delete waits without an end":     {state: state{request: owner, edits: []func(*corev1.Pod){stateful}, want: Wanted, after: 100 * time.Hour}},
 		"it is finished with its traffic off":             {state: state{request: owner, edits: []func(*corev1.Pod){stateful}, want: Wanted, may: true}, step: Finish},
 		"it is not while the revision is unknown":         {state: state{request: owner, edits: []func(*corev1.Pod){stateful}, want: WantUnknown, may: true}},
 		"it waits a while when the pod is needed again":   {state: state{request: owner, edits: []func(*corev1.Pod){stateful}, want: Unwanted, unwanted: time.Second, may: true}, again: UnwantedLapse - time.Second},
 		"it is cancelled then":                            {state: state{request: owner, edits: []func(*corev1.Pod){stateful}, want: Unwanted, unwanted: UnwantedLapse, may: true}, step: Cancel, lapse: LapseUnwanted},
 		"a DaemonSet's delete is left to its controller":  {state: state{request: owner, edits: []func(*corev1.Pod){daemon, operable(0)}, want: Wanted, may: true, after: time.Second}, again: OperateLapse - time.Second},
 		"it is cancelled when the controller forgoes it":  {state: state{request: owner, edits: []func(*corev1.Pod){daemon, operable(0)}, want: Wanted, may: true, after: OperateLapse}, step: Cancel, lapse: LapseForgone},
-		"it waits for its rules":                          {state: state{request: owner, edits: []func(*corev1.Pod){daemon}, want: Wanted, after: 100 * expiry}},
+		"it waits for its rules":                          {state: state{request: owner, edits: []func(*corev1.Pod){daemon}, want: Wanted, after: 100 * time.Hour}},
 		"it is cancelled after an edit that ends it":      {state: state{request: owner, edits: []func(*corev1.Pod){daemon}, want: Unwanted, unwanted: UnwantedLapse}, step: Cancel, lapse: LapseUnwanted},
-		"a Job's delete waits until it expires":           {state: state{request: owner, edits: []func(*corev1.Pod){ownedBy("batch/v1", "Job")}, after: time.Minute}, again: expiry - time.Minute},
-		"it expires, and the controller may repeat it":    {state: state{request: owner, edits: []func(*corev1.Pod){ownedBy("batch/v1", "Job")}, after: expiry}, step: Cancel, lapse: LapseExpired},
+		"a Job's delete waits until it is repeated":       {state: state{request: owner, edits: []func(*corev1.Pod){ownedBy("batch/v1", "Job")}, after: time.Minute}, again: MaxLapse - time.Minute},
+		"it lapses, and the controller may repeat it":     {state: state{request: owner, edits: []func(*corev1.Pod){ownedBy("batch/v1", "Job")}, after: MaxLapse}, step: Cancel, lapse: LapseRepeated},
 		"a label operate that is no time ends the delete": {state: state{request: owner, edits: []func(*corev1.Pod){daemon, labelled(appsv1alpha1.OperateLabelPrefix+"/pod-delete", "x")}, want: Wanted}, step: Cancel, lapse: LapseForgone},
 	}
 	for name, tc := range tests {
@@ -170,7 +245,7 @@ func TestNext(t *testing.T) {
 				t.Fatal("the pod has no record")
 			}
 			step, lapse, again := Next(State{
-				Pod: pod, Record: record, May: tc.may, Wake: tc.wake, Want: tc.want, UnwantedFor: tc.unwanted, Expiry: expiry,
+				Pod: pod, Record: record, May: tc.may, Wake: tc.wake, Want: tc.want, UnwantedFor: tc.unwanted, Withheld: tc.withheld,
 			}, requested.Add(tc.after))
 			if step != tc.step || lapse != tc.lapse || again != tc.again {
 				t.Errorf("step %d (%s) and again after %s, want %d (%s) and %s", step, lapse, again, tc.step, tc.lapse, tc.again)
@@ -188,8 +263,9 @@ func TestFinishes(t *testing.T) {
 		"of a ReplicaSet":                      {controlled(pending(owner)), false},
 		"of a StatefulSet":                     {controlled(ownedBy("apps/v1", "StatefulSet"), pending(owner)), true},
 		"of a DaemonSet":                       {controlled(ownedBy("apps/v1", "DaemonSet"), pending(owner)), false},
-		"of a DaemonSet, evicted":              {controlled(ownedBy("apps/v1", "DaemonSet"), pending(Request{Actor: ActorEvictor})), true},
-		"without an owner":                     {controlled(bare, pending(Request{Actor: ActorClient})), true},
+		"evicted":                              {controlled(ownedBy("apps/v1", "StatefulSet"), pending(Request{Actor: ActorEvictor})), false},
+		"without an owner":                     {controlled(bare, pending(Request{Actor: ActorClient})), false},
+		"of the label to-delete":               {controlled(pending(Request{Actor: ActorLabel})), true},
 		"of a controller that speaks by label": {controlled(labelled(appsv1alpha1.OperatingLabelPrefix+"/pod-delete", since)), false},
 	}
 	for name, tc := range tests {

@@ -12,6 +12,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/clusterstate"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/podstate"
 )
@@ -200,8 +201,11 @@ func (x *explainer) operating(operation podstate.Operation) {
 
 // deletedBy returns the component that deletes the pod once it is permitted.
 func (x *explainer) deletedBy() string {
-	if x.state.Delete != nil {
+	if deferreddelete.Finishes(x.pod) {
 		return "PodOps"
+	}
+	if record := x.state.Delete; record != nil && record.Actor != string(deferreddelete.ActorOwner) {
+		return cmpUser(record.User) + ", by repeating its request,"
 	}
 	if owner := x.s.Owner(x.pod); owner.Kind != "" {
 		return "its controller (" + owner.Kind + " " + owner.Name + ")"

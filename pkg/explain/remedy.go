@@ -148,6 +148,9 @@ func (x *explainer) context() {
 	x.wouldWithhold()
 }
 
+// unlessRepeated is what happens to the request of a client.
+const unlessRepeated = "it passes when it is repeated once the rules permit it, and lapses when it is not repeated"
+
 // heldRequest describes the delete or eviction that the pod waits for.
 func (x *explainer) heldRequest() {
 	record := x.state.Delete
@@ -155,16 +158,13 @@ func (x *explainer) heldRequest() {
 	if record == nil || !waiting {
 		return
 	}
-	note := Reason{Situation: DeleteHeld, Message: fmt.Sprintf(
-		"%s requested its deletion and was answered with 429; PodOps deletes the pod once its rules pass, without another request", cmpUser(record.User))}
+	note := Reason{Situation: DeleteHeld, Message: fmt.Sprintf("%s requested its deletion; %s", cmpUser(record.User), unlessRepeated)}
 	switch record.Actor {
 	case "Owner":
 		note.Message = fmt.Sprintf("the controller of its owner (%s) requested its deletion and was answered with 429", cmpUser(record.User))
 	case "Evictor":
 		note.Situation = EvictionHeld
-		note.Message = fmt.Sprintf(
-			"%s requested its eviction and was answered with 429: PodOps evicts the pod once its rules pass; the request lapses 2 minutes after it was last repeated",
-			cmpUser(record.User))
+		note.Message = fmt.Sprintf("%s requested its eviction; %s", cmpUser(record.User), unlessRepeated)
 	case "Label":
 		note.Message = fmt.Sprintf("label %s requests its deletion: PodOps deletes the pod once its rules pass", appsv1alpha1.ToDeleteLabelKey)
 	}

@@ -17,6 +17,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/controllers/podtransitionrule"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/eventqueue"
 	"github.com/podops-dev/podops/pkg/webhooktask"
 )
@@ -68,8 +69,8 @@ type Options struct {
 	MaxHold   time.Duration
 	OnMaxHold string
 
-	// DeleteExpiry is for how long the delete of a client that does not repeat it is pending.
-	DeleteExpiry time.Duration
+	// DeleteWait is for how long a delete or an eviction of a client waits in admission.
+	DeleteWait time.Duration
 
 	// HoldPreemption makes the scheduler wait for the rules of the pods that it removes for pods
 	// of higher priority.
@@ -134,7 +135,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.GateSyncPolicy, "gate-sync-policy", appsv1alpha1.GateSyncContinue, "whether operations continue when the kubelet has not made the pod unready within the gate sync timeout (Continue) or wait until it does (Hold); the annotation "+appsv1alpha1.GateSyncPolicyAnnotationKey+" of a pod overrides it")
 	flags.DurationVar(&o.MaxHold, "max-hold", 0, "for how long rules and PodDisruptionBudgets may hold back a delete or an eviction that PodOps defers, from 1s, unless the PodTransitionRule has a maxHold; 0s: no bound")
 	flags.StringVar(&o.OnMaxHold, "on-max-hold", string(appsv1alpha1.HoldUndo), "action when such a hold has lasted for its bound, unless the PodTransitionRule has an onMaxHold: the operation is cancelled (Undo), or the pod passes (Release)")
-	flags.DurationVar(&o.DeleteExpiry, "delete-expiry", time.Hour, "time for which the delete of a client that does not repeat it, such as kubectl delete, stays pending while rules withhold it; then the pod returns to service")
+	flags.DurationVar(&o.DeleteWait, "delete-wait", 10*time.Second, "time for which a delete or an eviction of a client, such as kubectl delete and kubectl drain, waits in admission for its pod to be prepared; from 1s to 13s")
 	flags.BoolVar(&o.HoldPreemption, "hold-preemption", false, "whether the scheduler, too, waits for the rules of a pod that it removes for a pod of higher priority")
 	flags.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second, "how long one evaluation of a rule may take")
 	flags.DurationVar(&o.PolicyTimeout, "policy-timeout", 100*time.Millisecond, "how much CPU time a module of a user may use for one pod")
@@ -167,7 +168,8 @@ func (o *Options) Validate() error {
 		check(o.MaxHold == 0 || o.MaxHold >= time.Second, "--max-hold is %s, want 0s or at least 1s", o.MaxHold),
 		check(o.OnMaxHold == string(appsv1alpha1.HoldUndo) || o.OnMaxHold == string(appsv1alpha1.HoldRelease),
 			"--on-max-hold is %q, want %s or %s", o.OnMaxHold, appsv1alpha1.HoldUndo, appsv1alpha1.HoldRelease),
-		check(o.DeleteExpiry >= time.Minute, "--delete-expiry is %s, want at least 1m", o.DeleteExpiry),
+		check(o.DeleteWait >= time.Second && o.DeleteWait <= deferreddelete.MaxWait,
+			"--delete-wait is %s, want from 1s to %s", o.DeleteWait, deferreddelete.MaxWait),
 		check(o.EvaluationTimeout > 0, "--evaluation-timeout is %s, want more than 0", o.EvaluationTimeout),
 		check(o.PolicyTimeout > 0, "--policy-timeout is %s, want more than 0", o.PolicyTimeout),
 		check(o.RuleWebhookRejectionRetry >= time.Second && o.RuleWebhookRejectionRetry <= 10*time.Minute,

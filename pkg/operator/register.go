@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -146,12 +145,13 @@ func serve(mgr manager.Manager, known func(path string) bool, handlers map[strin
 }
 
 // serveDeferrers registers the webhooks of deletes and evictions.
-func serveDeferrers(mgr manager.Manager, starter podwebhook.Deferrer, clients clientOf, reviews *prometheus.CounterVec, options Options) {
-	settings := podwebhook.DeferOptions{Identity: clients.identity, Expiry: options.DeleteExpiry, HoldPreemption: options.HoldPreemption}
+func serveDeferrers(mgr manager.Manager, starter podwebhook.Deferrer, clients clientOf, measured *Metrics, options Options) {
+	settings := podwebhook.DeferOptions{Identity: clients.identity, HoldPreemption: options.HoldPreemption}
+	waits, reviews := podwebhook.NewWaits(options.DeleteWait, measured.clock), measured.reviews
 	decoder, reader, apiReader := admission.NewDecoder(mgr.GetScheme()), mgr.GetClient(), mgr.GetAPIReader()
 	serve(mgr, clients.known, map[string]admission.Handler{
-		podwebhook.DeletePath:   podwebhook.NewDeleteDeferrer(decoder, reader, apiReader, starter, settings, reviews),
-		podwebhook.EvictionPath: podwebhook.NewEvictionDeferrer(decoder, reader, apiReader, starter, settings, reviews),
+		podwebhook.DeletePath:   podwebhook.NewDeleteDeferrer(decoder, reader, apiReader, starter, waits, settings, reviews),
+		podwebhook.EvictionPath: podwebhook.NewEvictionDeferrer(decoder, reader, apiReader, starter, waits, settings, reviews),
 	})
 }
 
@@ -260,13 +260,13 @@ func registerDeferredDeletes(
 		return fmt.Errorf("setting up scales of ReplicaSets: %w", err)
 	}
 	pending := deferreddelete.NewPendingDeletes(
-		mgr.GetClient(), mgr.GetAPIReader(), recorder, measured.deletes, gatherer, times, options.DeleteExpiry, clk)
+		mgr.GetClient(), mgr.GetAPIReader(), recorder, measured.deletes, gatherer, times, clk)
 	if err := pending.SetupWithManager(mgr, options.Workers); err != nil {
 		return fmt.Errorf("setting up pending deletes: %w", err)
 	}
 	if err := mgr.Add(deferreddelete.NewUnguarded(mgr.GetCache(), recorder, measured.deletes)); err != nil {
 		return fmt.Errorf("adding the report of unguarded deletes: %w", err)
 	}
-	serveDeferrers(mgr, starter, clients, measured.reviews, options)
+	serveDeferrers(mgr, starter, clients, measured, options)
 	return nil
 }

@@ -26,6 +26,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/operator/certificates"
+	podwebhook "github.com/podops-dev/podops/pkg/webhooks/pod"
 	policywebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionpolicy"
 	rulewebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
 	"github.com/podops-dev/podops/pkg/webhookserver"
@@ -118,6 +119,8 @@ func (o *Options) newWebhookServer(configureTLS func(*tls.Config), measured *web
 		Address: net.JoinHostPort(host, strconv.Itoa(port)), ConfigureTLS: configureTLS, ClientAuth: auth, Draining: ending.begun, Metrics: measured,
 		// These compile modules.
 		Slow: []string{rulewebhook.ValidatePath, policywebhook.ValidatePath},
+		// These wait for pods.
+		Waiting: []string{podwebhook.DeletePath, podwebhook.EvictionPath},
 	})
 }
 

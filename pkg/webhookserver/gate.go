@@ -6,7 +6,9 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,17 +41,22 @@ type gate struct {
 	buffers sync.Pool // *bytes.Buffer
 }
 
-// lanes separate reviews that may take seconds from reviews that take a millisecond.
+// lanes separate reviews that may take or wait for seconds from reviews that take a millisecond.
 type lanes struct {
-	fast, slow *lane
-	slowPaths  map[string]bool
+	fast, slow, waiting *lane
+	slowPaths           map[string]bool
+	waitingPaths        []string
 }
 
 func (l lanes) laneFor(path string) *lane {
-	if l.slowPaths[path] {
+	switch {
+	case l.slowPaths[path]:
 		return l.slow
+	case slices.ContainsFunc(l.waitingPaths, func(begin string) bool { return strings.HasPrefix(path, begin) }):
+		return l.waiting
+	default:
+		return l.fast
 	}
-	return l.fast
 }
 
 // ServeHTTP reads a review, waits for its turn, and calls its handler.

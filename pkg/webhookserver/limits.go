@@ -26,6 +26,9 @@ type Limits struct {
 	// Running reviews at once, separately for Slow and all other paths. Others wait.
 	Running int
 
+	// RunningWaits is the number of reviews of Waiting paths at once.
+	RunningWaits int
+
 	// WaitingPerSource is the number of reviews that may wait; the server responds to more with
 	// 503.
 	WaitingPerSource int
@@ -53,10 +56,10 @@ func DefaultLimits() Limits {
 		Connections: 400, ConnectionsPerSource: 100,
 		ReviewBytes:  7 << 20,
 		PendingBytes: 32 << 20, PendingBytesPerSource: 16 << 20,
-		Running: 32, WaitingPerSource: 1000,
+		Running: 32, RunningWaits: 256, WaitingPerSource: 1000,
 		ConnectionsPerSecond: 25,
 		ReviewsPerSecond:     500, BytesPerSecond: 8 << 20,
-		ReadTimeout: 5 * time.Second, ReviewTimeout: 10 * time.Second, IdleTimeout: 90 * time.Second,
+		ReadTimeout: 5 * time.Second, ReviewTimeout: 15 * time.Second, IdleTimeout: 90 * time.Second,
 	}
 }
 
@@ -92,7 +95,7 @@ func (l Limits) Validate() error {
 		return fmt.Errorf("%d bytes pending, %d for each source, do not fit a review of %d bytes",
 			l.PendingBytes, l.PendingBytesPerSource, l.ReviewBytes)
 	}
-	if l.Running < 1 || l.WaitingPerSource < 1 {
+	if l.Running < 1 || l.RunningWaits < 1 || l.WaitingPerSource < 1 {
 		return errors.New("no review may run or wait")
 	}
 	if l.ConnectionsPerSecond < 1 || l.ReviewsPerSecond < 1 || l.BytesPerSecond < 1 {

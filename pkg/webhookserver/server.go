@@ -38,6 +38,10 @@ type Options struct {
 	// Slow are paths whose reviews may take seconds. They do not take the slots of others.
 	Slow []string
 
+	// Waiting begin the paths whose reviews may wait for Limits.ReviewTimeout, most of it without
+	// using the processor. They do not take the slots of others.
+	Waiting []string
+
 	// Draining reports whether the process is about to end. Nil: never.
 	Draining func() bool
 
@@ -80,6 +84,7 @@ func New(options Options) (*Server, error) {
 			pending: newSharedLedger(limits.PendingBytes, limits.PendingBytesPerSource, options.Metrics.reviewsEvicted.Inc),
 			lanes: lanes{
 				fast: newLane(limits.Running, limits.WaitingPerSource), slow: newLane(limits.Running, limits.WaitingPerSource), slowPaths: slow,
+				waiting: newLane(limits.RunningWaits, limits.WaitingPerSource), waitingPaths: options.Waiting,
 			},
 		},
 	}, nil

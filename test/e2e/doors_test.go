@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -94,24 +95,43 @@ var _ = Describe("A request to remove a pod", Label(mainStories), func() {
 	})
 
 	Context("by kubectl delete", func() {
-		It("is deferred, is carried out once the rule passes, and the message has the commands", func(ctx context.Context) {
+		It("is refused while a rule withholds the pod, and nothing follows once the rule passes", func(ctx context.Context) {
 			p.pods(ctx, 1, nil)
-			_, complaints, err := p.tryKubectl(ctx, "--namespace", p.namespace, "delete", "pod", "web-00")
-			Expect(err).To(HaveOccurred())
-			Expect(complaints).To(And(ContainSubstring("PodOps holds this delete"), ContainSubstring("Why: kubectl "),
-				ContainSubstring("Cancel: kubectl label pod web-00 -n "+p.namespace+" undo-operation-type.podopslifecycle.kusionstack.io/pod-delete=delete")))
-			Eventually(ctx, p.seeing("web-00")).Should(And(expect.BeWaiting(podDelete), haveRecord("Client")))
-			Consistently(ctx, p.seeing("web-00")).Should(expect.BeAvailable())
+			complaints := p.refusedDelete(ctx, "web-00")
+			Expect(complaints).To(And(ContainSubstring("PodOps holds this delete: web/approved withholds it (LabelMismatch: "), ContainSubstring("not carried out later"),
+				ContainSubstring("kubectl label pod web-00 -n "+p.namespace+" collaset.kusionstack.io/to-delete=true")))
+			Expect(p.get(ctx, "web-00")).To(And(expect.BeWaiting(podDelete), haveRecord("Client"), expect.BeAvailable()))
+			Eventually(ctx, p.seeing("web-00")).WithTimeout(patience).Should(And(expect.HaveNoLifecycle(), haveRecord("")))
+			Eventually(ctx, p.events).Should(ContainElement(HaveField("Reason", "DeleteUndone")))
 
 			p.approveAll(ctx, p.list(ctx))
-			Eventually(ctx, p.list).Should(BeEmpty())
-			Eventually(ctx, p.events).Should(ContainElement(HaveField("Reason", "DeleteFinished")))
+			Consistently(ctx, p.seeing("web-00")).Should(And(expect.BeAvailable(), expect.HaveNoLifecycle()))
+			By("carrying out a request that is repeated")
+			p.kubectl(ctx, "--namespace", p.namespace, "delete", "pod", "web-00")
+			Expect(p.list(ctx)).To(BeEmpty())
 		})
 
-		It("is cancelled by the command in the message", func(ctx context.Context) {
+		It("is carried out for three pods, one after the other, with the rights of the client", func(ctx context.Context) {
+			p.replicaSet(ctx, 4)
+			p.approveAll(ctx, p.list(ctx))
+			for _, pod := range p.list(ctx)[:3] {
+				p.kubectl(ctx, "--namespace", p.namespace, "delete", "pod", pod.Name)
+			}
+			Expect(p.events(ctx)).NotTo(ContainElement(HaveField("Reason", BeElementOf("DeleteFinished", "DeletedUnguarded"))))
+		})
+
+		It("is not carried out when another policy denies it, and the pod goes back into service", func(ctx context.Context) {
 			p.pods(ctx, 1, nil)
-			_, _, err := p.tryKubectl(ctx, "--namespace", p.namespace, "delete", "pod", "web-00")
-			Expect(err).To(HaveOccurred())
+			p.denyDeletes(ctx)
+			p.approveAll(ctx, p.list(ctx))
+			pod := p.get(ctx, "web-00")
+			Eventually(ctx, func(ctx context.Context) error { return p.admin.Delete(ctx, pod) }).Should(expect.BeRefused(422, "not here"))
+			Eventually(ctx, p.seeing("web-00")).WithTimeout(4 * patience).Should(And(expect.BeAvailable(), expect.HaveNoLifecycle(), HaveField("UID", pod.UID)))
+		})
+
+		It("is cancelled by the undo of its operation", func(ctx context.Context) {
+			p.pods(ctx, 1, nil)
+			p.refusedDelete(ctx, "web-00")
 			Eventually(ctx, p.seeing("web-00")).Should(expect.BeWaiting(podDelete))
 			p.kubectl(ctx, "--namespace", p.namespace, "label", "pod", "web-00", "undo-operation-type.podopslifecycle.kusionstack.io/pod-delete=delete")
 			Consistently(ctx, p.seeing("web-00")).Should(And(expect.BeAvailable(), expect.HaveNoLifecycle(), haveRecord("")))
@@ -126,14 +146,11 @@ var _ = Describe("A request to remove a pod", Label(mainStories), func() {
 			p.awaitAvailable(ctx, 2)
 		})
 
-		It("is deferred for each pod of a collection that is reached", func(ctx context.Context) {
+		It("of a collection ends at the first pod that is withheld", func(ctx context.Context) {
 			p.pods(ctx, 2, nil)
-			Eventually(ctx, func(ctx context.Context) error {
-				return p.admin.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(p.namespace))
-			}).Should(expect.BeRefused(429))
-			Eventually(ctx, p.list).Should(ContainElement(And(expect.BeWaiting(podDelete), haveRecord("Client"))))
-			p.approveAll(ctx, p.list(ctx))
-			Eventually(ctx, p.list).Should(Not(ContainElement(expect.BeWaiting(podDelete))))
+			before := p.list(ctx)
+			Expect(p.admin.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(p.namespace))).To(expect.BeRefused(429, "web/approved withholds it"))
+			Expect(uids(p.list(ctx))).To(ConsistOf(uids(before)))
 		})
 	})
 
@@ -180,13 +197,43 @@ var _ = Describe("A request to remove a pod", Label(mainStories), func() {
 			Consistently(ctx, p.seeing("web-00")).Should(And(expect.BeAvailable(), expect.HaveNoLifecycle()))
 		})
 
-		It("is deferred, and carried out as an eviction once the rule passes", func(ctx context.Context) {
+		It("passes when it is repeated once the rule passes", func(ctx context.Context) {
 			p.pods(ctx, 1, nil)
-			Expect(evict(ctx, p.get(ctx, "web-00"), nil)).To(expect.BeRefused(429, "PodOps holds this eviction"))
-			Eventually(ctx, p.seeing("web-00")).Should(And(expect.BeWaiting(podDelete), haveRecord("Evictor")))
+			Expect(evict(ctx, p.get(ctx, "web-00"), nil)).To(expect.BeRefused(429, "PodOps holds this eviction: web/approved withholds it"))
+			Expect(p.get(ctx, "web-00")).To(And(expect.BeWaiting(podDelete), haveRecord("Evictor")))
 			p.approveAll(ctx, p.list(ctx))
+			Eventually(ctx, func(ctx context.Context) error { return evict(ctx, p.get(ctx, "web-00"), nil) }).Should(Succeed())
 			Eventually(ctx, p.list).Should(BeEmpty())
-			Eventually(ctx, p.events).Should(ContainElement(And(HaveField("Reason", "DeleteFinished"), HaveField("Message", HavePrefix("evicted for ")))))
+		})
+
+		It("is granted as often as a limit of its client allows", func(ctx context.Context) {
+			p.replicaSet(ctx, 6)
+			granted := func(limit int) (evicted int) {
+				for _, pod := range p.list(ctx) {
+					if evicted < limit && evict(ctx, pod, nil) == nil {
+						evicted++
+					}
+				}
+				return evicted
+			}
+			By("refusing all pods, of which one is recorded")
+			before := p.list(ctx)
+			Expect(granted(1)).To(BeZero())
+			Expect(p.list(ctx)).To(ContainElement(haveRecord("Evictor")))
+			waiting := 0
+			for _, pod := range p.list(ctx) {
+				if pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey] != "" {
+					waiting++
+				}
+			}
+			Expect(waiting).To(Equal(1))
+			Eventually(ctx, p.list).WithTimeout(patience).Should(HaveEach(expect.HaveNoLifecycle()))
+
+			By("evicting two, once the rule passes")
+			p.approveAll(ctx, before)
+			Expect(granted(2)).To(Equal(2))
+			p.awaitAvailable(ctx, 6)
+			Consistently(ctx, func(ctx context.Context) []apitypes.UID { return uids(p.list(ctx)) }).Should(ContainElements(uids(before)[2:]))
 		})
 	})
 
@@ -235,15 +282,35 @@ var _ = Describe("A request to remove a pod", Label(mainStories), func() {
 			Consistently(ctx, p.list).Should(HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle())))
 		})
 
-		It("stops at the first pod with --disable-eviction, which PodOps deletes later", func(ctx context.Context) {
+		It("stops at the first pod with --disable-eviction, which is not deleted later", func(ctx context.Context) {
 			before := onNode(ctx)
 			_, complaints, err := p.tryKubectl(ctx, "drain", node, "--pod-selector", selector, "--disable-eviction", "--timeout=20s")
 			Expect(err).To(HaveOccurred())
-			Expect(complaints).To(ContainSubstring("PodOps holds this delete, and deletes the pod"))
-			Eventually(ctx, onNode).Should(ContainElement(And(expect.BeWaiting(podDelete), haveRecord("Client"))))
+			Expect(complaints).To(ContainSubstring("PodOps holds this delete: web/approved withholds it"))
+			Eventually(ctx, onNode).WithTimeout(patience).Should(HaveEach(expect.HaveNoLifecycle()))
 			p.approveAll(ctx, before)
-			Eventually(ctx, onNode).Should(WithTransform(uids, Not(ContainElements(uids(before)))))
+			Consistently(ctx, onNode).Should(WithTransform(uids, ConsistOf(uids(before))))
 		})
+	})
+
+	It("by kubectl drain of a StatefulSet evicts each pod of the node once", func(ctx context.Context) {
+		set := p.newStatefulSet(ctx, 3)
+		p.patch(ctx, set, `{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`)
+		for _, pod := range p.list(ctx) {
+			p.setLabels(ctx, pod, map[string]any{approvedLabel: "true", "e2e.podops.dev/scenario": p.namespace})
+		}
+		before := p.list(ctx)
+		node := before[0].Spec.NodeName
+		DeferCleanup(func(ctx context.Context) { p.kubectl(ctx, "uncordon", node) })
+		p.kubectl(ctx, "drain", node, "--pod-selector", "e2e.podops.dev/scenario="+p.namespace, "--timeout=60s")
+		p.awaitAvailable(ctx, 3)
+		for _, pod := range before {
+			stays := ContainElement(pod.UID)
+			if pod.Spec.NodeName == node {
+				stays = Not(stays)
+			}
+			Expect(uids(p.list(ctx))).To(stays, pod.Name)
+		}
 	})
 
 	It("by a NoExecute taint passes, and leaves an event", func(ctx context.Context) {
@@ -272,8 +339,7 @@ var _ = Describe("A request to remove a pod", Label(mainStories), func() {
 
 	It("by the deletion of its namespace passes while requests are pending", func(ctx context.Context) {
 		p.newStatefulSet(ctx, 1)
-		_, _, err := p.tryKubectl(ctx, "--namespace", p.namespace, "delete", "pod", "db-0")
-		Expect(err).To(HaveOccurred())
+		p.refusedDelete(ctx, "db-0")
 		Eventually(ctx, p.seeing("db-0")).Should(expect.BeWaiting(podDelete))
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}
 		Expect(p.admin.Delete(ctx, namespace)).To(Succeed())
@@ -282,6 +348,37 @@ var _ = Describe("A request to remove a pod", Label(mainStories), func() {
 		}).Should(expect.BeRefused(404))
 	})
 })
+
+// refusedDelete deletes a pod with kubectl, and returns the complaint.
+func (p scenario) refusedDelete(ctx context.Context, name string) string {
+	GinkgoHelper()
+	_, complaints, err := p.tryKubectl(ctx, "--namespace", p.namespace, "delete", "pod", name)
+	Expect(err).To(HaveOccurred())
+	return complaints
+}
+
+// denyDeletes makes a policy of the cluster deny every delete of a pod of the scenario.
+func (p scenario) denyDeletes(ctx context.Context) {
+	GinkgoHelper()
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}
+	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: p.namespace}},
+		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Delete},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+		}}},
+	}
+	policy.Spec.Validations = []admissionregistrationv1.Validation{{Expression: "false", Message: "not here"}}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}
+	binding.Spec.PolicyName = policy.Name
+	binding.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
+	for _, object := range []client.Object{policy, binding} {
+		Expect(p.admin.Create(ctx, object)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(p.admin.Delete(ctx, object))).To(Succeed()) })
+	}
+	// The API server compiles the policy a moment later.
+	Eventually(ctx, func(ctx context.Context) error { return p.admin.Delete(ctx, p.list(ctx)[0], client.DryRunAll, forced) }).Should(expect.BeRefused(422, "not here"))
+}
 
 // haveRecord matches a pod whose pending delete is of a class of clients; empty: it has none.
 func haveRecord(actor string) types.GomegaMatcher {

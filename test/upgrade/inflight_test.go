@@ -97,10 +97,10 @@ func inPostCheck(rule appsv1alpha1.TransitionRule) appsv1alpha1.TransitionRule {
 	return rule
 }
 
-// holdRequests sends a delete, an eviction and a scale-down, which are deferred.
+// holdRequests requests a delete by the label to-delete, an eviction and a scale-down, which are held.
 func (f *inFlight) holdRequests(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(ctx, func(ctx context.Context) error { return f.admin.Delete(ctx, f.pod0("deleted")) }).Should(expect.BeRefused(429))
+	Expect(f.patch(ctx, f.pod0("deleted"), `{"metadata":{"labels":{"`+appsv1alpha1.ToDeleteLabelKey+`":"true"}}}`)).To(Succeed())
 	Eventually(ctx, func(ctx context.Context) error { return f.evict(ctx) }).Should(expect.BeRefused(429))
 	DeferCleanup(f.drain())
 	Expect(f.patch(ctx, named(&appsv1.Deployment{}, kept), `{"spec":{"replicas":2}}`)).To(Succeed())

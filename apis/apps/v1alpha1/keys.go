@@ -148,8 +148,8 @@ const (
 	GateSyncHold = "Hold"
 
 	// PendingDeleteAnnotationKey holds a JSON PendingDelete: the delete or eviction of the pod
-	// that PodOps answered with 429, and carries out later. It counts only together with the
-	// lifecycle PodDeleteID that began with it. PodOps alone writes it.
+	// for which PodOps has begun the lifecycle PodDeleteID. It counts only together with that
+	// lifecycle. PodOps alone writes it.
 	PendingDeleteAnnotationKey = LifecycleDomain + "/pending-delete"
 
 	// UnstuckAnnotationKey holds a JSON Unstuck: who last changed the pod by kubectl podops unstick, and why.

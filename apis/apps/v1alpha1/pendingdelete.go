@@ -19,8 +19,12 @@ type PendingDelete struct {
 	// Method is the way by which the request came: Delete, DeleteCollection, Eviction or Label.
 	Method string `json:"method"`
 
-	// Actor is the class of the client, which decides when the request lapses: Owner, Evictor,
-	// Client or Label.
+	// Interval is the time between the first two requests of the client in nanoseconds; 0 when
+	// it has not repeated its request.
+	Interval int64 `json:"interval,omitempty"`
+
+	// Actor is the class of the client, which decides when the request lapses: Owner, Controller,
+	// Evictor, Client or Label.
 	Actor string `json:"actor"`
 
 	// User is the name of the client, cut to 256 bytes.
@@ -29,9 +33,4 @@ type PendingDelete struct {
 	// OwnerGeneration is the generation of the owner of the pod at the time of the request;
 	// 0 if it is not known.
 	OwnerGeneration int64 `json:"ownerGeneration,omitempty"`
-
-	// GracePeriodSeconds and PropagationPolicy are the options of the request; absent where
-	// the request did not set them.
-	GracePeriodSeconds *int64  `json:"gracePeriodSeconds,omitempty"`
-	PropagationPolicy  *string `json:"propagationPolicy,omitempty"`
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -95,7 +94,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	}
 	w.cache = fake.NewClientBuilder().WithObjects(objects...).
 		WithIndex(&corev1.Pod{}, replicasetpods.ControllerUIDField, replicasetpods.IndexByController).
-		WithInterceptorFuncs(interceptor.Funcs{Patch: w.patch, Delete: w.delete, SubResourceCreate: w.evict}).Build()
+		WithInterceptorFuncs(interceptor.Funcs{Patch: w.patch, Delete: w.delete}).Build()
 	return w
 }
 
@@ -112,12 +111,6 @@ func (w *cluster) patch(_ context.Context, _ client.WithWatch, object client.Obj
 func (w *cluster) delete(_ context.Context, _ client.WithWatch, object client.Object, options ...client.DeleteOption) error {
 	applied := (&client.DeleteOptions{}).ApplyOptions(options)
 	w.requests = append(w.requests, fmt.Sprintf("delete %s uid=%s resourceVersion=%s", object.GetName(), *applied.Preconditions.UID, *applied.Preconditions.ResourceVersion))
-	return w.err
-}
-
-func (w *cluster) evict(_ context.Context, _ client.Client, _ string, _, eviction client.Object, _ ...client.SubResourceCreateOption) error {
-	options := eviction.(*policyv1.Eviction).DeleteOptions
-	w.requests = append(w.requests, fmt.Sprintf("evict %s uid=%s resourceVersion=%s", eviction.GetName(), *options.Preconditions.UID, *options.Preconditions.ResourceVersion))
 	return w.err
 }
 

@@ -20,8 +20,8 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		cancelled: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "podops_deletes_cancelled_total",
-			Help: "Held deletes and evictions that PodOps has cancelled: the owner needs the pod again (Unwanted), an eviction was not repeated (NotRepeated), " +
-				"the rules did not permit it in time (Expired, --delete-expiry), the label to-delete was removed (Withdrawn), or the owner did not delete " +
+			Help: "Held deletes and evictions that PodOps has cancelled: the owner needs the pod again (Unwanted), the request was not repeated (NotRepeated), " +
+				"the label to-delete was removed (Withdrawn), or the owner did not delete " +
 				"the pod although it might (Forgone). Holds that maxHold ends are counted by podops_holds_expired_total.",
 		}, []string{"reason"}),
 		unguarded: metricseries.NewNamespaceCounter(prometheus.CounterOpts{

@@ -7,7 +7,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,19 +27,14 @@ import (
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/observation"
 	"github.com/podops-dev/podops/pkg/podfacts"
+	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/podwriter"
 	"github.com/podops-dev/podops/pkg/replicasetpods"
 	"github.com/podops-dev/podops/pkg/text"
 )
 
-const (
-	// evictAgain is the delay after which an eviction is tried again that a PodDisruptionBudget
-	// rejected.
-	evictAgain = 5 * time.Second
-
-	// maxPurposeBytes bounds the name of the client in an event.
-	maxPurposeBytes = 200
-)
+// maxPurposeBytes bounds the name of the client in an event.
+const maxPurposeBytes = 200
 
 // PendingDeletes finishes or cancels the pending delete of one pod at a time, for every pod
 // whose annotation records a pending delete, except the deletes that the controller of a
@@ -52,7 +46,6 @@ type PendingDeletes struct {
 	metrics   *Metrics
 	facts     *podfacts.Gatherer
 	options   lifecycle.Options
-	expiry    time.Duration
 	clock     clock.PassiveClock
 
 	observed *observation.Tracker
@@ -60,14 +53,13 @@ type PendingDeletes struct {
 	stale    *podwriter.Versions // pods that were written to, or with which a write had a conflict
 }
 
-// NewPendingDeletes returns a PendingDeletes. c reads from a cache, apiReader from the API server;
-// expiry is for how long the request of a client that does not repeat it is pending.
+// NewPendingDeletes returns a PendingDeletes. c reads from a cache, apiReader from the API server.
 func NewPendingDeletes(
 	c client.Client, apiReader client.Reader, recorder events.EventRecorder, metrics *Metrics, facts *podfacts.Gatherer, options lifecycle.Options,
-	expiry time.Duration, clk clock.PassiveClock,
+	clk clock.PassiveClock,
 ) *PendingDeletes {
 	return &PendingDeletes{
-		client: c, apiReader: apiReader, recorder: recorder, metrics: metrics, facts: facts, options: options, expiry: expiry, clock: clk,
+		client: c, apiReader: apiReader, recorder: recorder, metrics: metrics, facts: facts, options: options, clock: clk,
 		observed: observation.NewTracker(clk), finished: podwriter.NewVersions(deletedTTL), stale: podwriter.NewVersions(podwriter.StaleFor),
 	}
 }
@@ -207,7 +199,7 @@ func (p *PendingDeletes) state(ctx context.Context, pod *corev1.Pod, record apps
 		return deferreddelete.State{}, fmt.Errorf("gathering facts of pod %s: %w", client.ObjectKeyFromObject(pod), err)
 	}
 	now := p.clock.Now()
-	state := deferreddelete.State{Pod: pod, Record: record, Expiry: p.expiry}
+	state := deferreddelete.State{Pod: pod, Record: record, Withheld: len(podstate.WithheldBy(pod.Annotations)) > 0}
 	state.May, state.Wake = lifecycle.MayOperate(facts, appsv1alpha1.PodDeleteID, p.options, now)
 	if state.Want, err = want(ctx, p.client, pod, record); err != nil {
 		return deferreddelete.State{}, err
@@ -260,22 +252,10 @@ func (p *PendingDeletes) finish(ctx context.Context, state deferreddelete.State)
 	return p.remove(ctx, state.Pod, state.Record)
 }
 
-// remove deletes or evicts this very version of a pod: if its lifecycle has ended meanwhile, the
-// API server rejects the request. An eviction stays an eviction, so its PodDisruptionBudget counts.
+// remove deletes this very version of a pod, with its own grace period: if its lifecycle has ended
+// meanwhile, the API server rejects the request.
 func (p *PendingDeletes) remove(ctx context.Context, pod *corev1.Pod, record appsv1alpha1.PendingDelete) (time.Duration, error) {
-	options := &metav1.DeleteOptions{
-		GracePeriodSeconds: record.GracePeriodSeconds, PropagationPolicy: (*metav1.DeletionPropagation)(record.PropagationPolicy),
-		Preconditions: &metav1.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion},
-	}
-	var err error
-	if deferreddelete.Method(record.Method) == deferreddelete.MethodEviction {
-		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, DeleteOptions: options}
-		err = p.client.SubResource("eviction").Create(ctx, pod.DeepCopy(), eviction)
-	} else {
-		err = p.client.Delete(ctx, pod, &client.DeleteOptions{
-			GracePeriodSeconds: options.GracePeriodSeconds, PropagationPolicy: options.PropagationPolicy, Preconditions: options.Preconditions,
-		})
-	}
+	err := p.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion})
 	now := p.clock.Now()
 	switch {
 	case apierrors.IsNotFound(err):
@@ -283,9 +263,6 @@ func (p *PendingDeletes) remove(ctx context.Context, pod *corev1.Pod, record app
 	case apierrors.IsConflict(err):
 		p.stale.Note(pod, now)
 		return retryStale, nil
-	case apierrors.IsTooManyRequests(err):
-		ctrllog.FromContext(ctx).V(1).Info("Eviction rejected by its PodDisruptionBudget", "pod", client.ObjectKeyFromObject(pod))
-		return evictAgain, nil
 	case err != nil:
 		return 0, fmt.Errorf("removing pod %s: %w", client.ObjectKeyFromObject(pod), err)
 	}
@@ -296,14 +273,10 @@ func (p *PendingDeletes) remove(ctx context.Context, pod *corev1.Pod, record app
 
 // purposeOf describes the request for which a pod was deleted.
 func purposeOf(record appsv1alpha1.PendingDelete) string {
-	what := "deleted"
-	if deferreddelete.Method(record.Method) == deferreddelete.MethodEviction {
-		what = "evicted"
-	}
 	if record.User == "" {
-		return what + " for the label " + appsv1alpha1.ToDeleteLabelKey
+		return "deleted for the label " + appsv1alpha1.ToDeleteLabelKey
 	}
-	return fmt.Sprintf("%s for %s, whose request was deferred until now", what, text.Line(record.User, maxPurposeBytes))
+	return fmt.Sprintf("deleted for %s, whose request was held until now", text.Line(record.User, maxPurposeBytes))
 }
 
 // cancel ends the lifecycle of a pod, which goes back into service.

@@ -23,8 +23,6 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-const expiry = time.Hour
-
 var (
 	byClient  = deferreddelete.Request{Method: deferreddelete.MethodDelete, Actor: deferreddelete.ActorClient, User: "jane"}
 	byEvictor = deferreddelete.Request{Method: deferreddelete.MethodEviction, Actor: deferreddelete.ActorEvictor, User: "jane"}
@@ -34,7 +32,7 @@ var (
 // newPendingDeletes returns a PendingDeletes; live are the workloads in the API server.
 func newPendingDeletes(w *cluster, live ...client.Object) *PendingDeletes {
 	return NewPendingDeletes(w.cache, fake.NewClientBuilder().WithObjects(live...).Build(), w.recorder, w.metrics,
-		podfacts.New(w.cache, w.cache, w.clock), lifecycle.Options{}, expiry, w.clock)
+		podfacts.New(w.cache, w.cache, w.clock), lifecycle.Options{}, w.clock)
 }
 
 func reconciled(t *testing.T, p *PendingDeletes) reconcile.Result {
@@ -71,10 +69,15 @@ func on(pod *builders.PodBuilder) *corev1.Pod {
 	return pod.Available().Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, start).Obj()
 }
 
+// withheld adds the verdict of a rule to a pod.
+func withheld(pod *corev1.Pod) *corev1.Pod {
+	pod.Annotations[appsv1alpha1.DetailAnnotationKey("web")] = `{"stage":"PreCheck","rejectInfo":[{"ruleName":"approved","reason":"LabelMismatch: no"}]}`
+	return pod
+}
+
 func TestPendingDeletes(t *testing.T) {
 	const (
 		remove = "delete web-0 uid=web-0-uid resourceVersion=100"
-		evict  = "evict web-0 uid=web-0-uid resourceVersion=100"
 	)
 	old := func(pod *builders.PodBuilder) *builders.PodBuilder {
 		return pod.OwnedBy(statefulOwner).Label("controller-revision-hash", "old")
@@ -86,14 +89,12 @@ func TestPendingDeletes(t *testing.T) {
 		want   []string
 		again  time.Duration
 	}{
-		"a client's delete is carried out": {pod: recorded(off(bare()), byClient), want: []string{remove}},
-		"an eviction stays an eviction":    {pod: recorded(off(bare()), byEvictor), want: []string{evict}},
-		"a delete waits for its rules":     {pod: recorded(on(bare()), byClient), again: expiry},
-		"an eviction waits to be repeated": {pod: recorded(on(bare()), byEvictor), again: deferreddelete.EvictionLapse - start.Sub(builders.Epoch)},
-		"a pod without a record is left":   {pod: off(bare())},
-		"one of a ReplicaSet is left":      {pod: recorded(prepared("web-0").Obj(), byOwner), cached: []client.Object{newSet(0)}},
-		"a client deletes its pod, though": {pod: recorded(prepared("web-0").Obj(), byClient), cached: []client.Object{newSet(1)}, want: []string{remove}},
-		"a terminating pod is left":        {pod: recorded(off(bare().Finalizer("x").Terminating(start)), byClient)},
+		"a client's delete is left to its client": {pod: recorded(off(bare()), byClient), again: deferreddelete.MaxLapse - start.Sub(builders.Epoch)},
+		"an eviction is, too":                     {pod: recorded(off(bare()), byEvictor), again: deferreddelete.MaxLapse - start.Sub(builders.Epoch)},
+		"a withheld pod waits for a repeat":       {pod: withheld(recorded(on(bare()), byEvictor)), again: deferreddelete.MinLapse - start.Sub(builders.Epoch)},
+		"a pod without a record is left":          {pod: off(bare())},
+		"one of a ReplicaSet is left":             {pod: recorded(prepared("web-0").Obj(), byOwner), cached: []client.Object{newSet(0)}},
+		"a terminating pod is left":               {pod: recorded(off(bare().Finalizer("x").Terminating(start)), byClient)},
 		"a StatefulSet's delete is carried out": {
 			pod: recorded(off(old(bare())), byOwner), cached: []client.Object{stateful("new")}, live: []client.Object{stateful("new")}, want: []string{remove},
 		},
@@ -108,7 +109,7 @@ func TestPendingDeletes(t *testing.T) {
 		},
 		"a DaemonSet's is left to its controller": {
 			pod:    recorded(off(bare().OwnedBy(daemonOwner)), byOwner),
-			cached: []client.Object{&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "web-uid"}}}, again: expiry,
+			cached: []client.Object{&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "web-uid"}}}, again: deferreddelete.MaxLapse - start.Sub(builders.Epoch),
 		},
 		"the label is carried out": {pod: recorded(off(bare().Label(appsv1alpha1.ToDeleteLabelKey, "true")), byLabel), want: []string{remove}},
 		"a finished pod with the label is deleted at once": {
@@ -128,11 +129,8 @@ func TestPendingDeletes(t *testing.T) {
 			if diff := cmp.Diff(tc.want, w.sent()); diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}
-			if result.RequeueAfter != tc.again && tc.again != expiry {
+			if result.RequeueAfter != tc.again {
 				t.Errorf("again after %s, want %s", result.RequeueAfter, tc.again)
-			}
-			if tc.again == expiry && (result.RequeueAfter > expiry || result.RequeueAfter < expiry-time.Minute) {
-				t.Errorf("again after %s, want about %s", result.RequeueAfter, tc.again)
 			}
 		})
 	}
@@ -145,8 +143,8 @@ func TestAPendingDeleteLapses(t *testing.T) {
 		after  time.Duration
 		reason deferreddelete.Lapse
 	}{
-		"a client's, when it expires":               {reason: deferreddelete.LapseExpired, pod: recorded(on(bare()), byClient), after: expiry},
-		"an eviction, when it is not repeated":      {reason: deferreddelete.LapseRepeated, pod: recorded(on(bare()), byEvictor), after: deferreddelete.EvictionLapse},
+		"a client's, when it is not repeated":       {reason: deferreddelete.LapseRepeated, pod: withheld(recorded(on(bare()), byClient)), after: deferreddelete.MinLapse},
+		"an eviction, when it is not repeated":      {reason: deferreddelete.LapseRepeated, pod: recorded(on(bare()), byEvictor), after: deferreddelete.MaxLapse},
 		"a StatefulSet's, when it is rolled back":   {reason: deferreddelete.LapseUnwanted, pod: recorded(on(bare().OwnedBy(statefulOwner).Label("controller-revision-hash", "old")), byOwner), cached: []client.Object{stateful("old")}, after: deferreddelete.UnwantedLapse},
 		"an owner's, when the pod was orphaned":     {reason: deferreddelete.LapseUnwanted, pod: recorded(on(bare()), byOwner), after: deferreddelete.UnwantedLapse},
 		"an owner's, when the owner does not exist": {reason: deferreddelete.LapseUnwanted, pod: recorded(on(bare().OwnedBy(daemonOwner)), byOwner), after: deferreddelete.UnwantedLapse},
@@ -183,13 +181,12 @@ func TestErrorsOfPendingDeletes(t *testing.T) {
 		err, want error
 		again     time.Duration
 	}{
-		"a deleted pod is a success":              {err: apierrors.NewNotFound(pods, "web-0")},
-		"a changed pod is read again":             {err: apierrors.NewConflict(pods, "web-0", broken), again: retryStale},
-		"a PodDisruptionBudget may allow it soon": {err: apierrors.NewTooManyRequests("budget", 0), again: evictAgain},
-		"any other error is retried":              {err: broken, want: broken},
+		"a deleted pod is a success":  {err: apierrors.NewNotFound(pods, "web-0")},
+		"a changed pod is read again": {err: apierrors.NewConflict(pods, "web-0", broken), again: retryStale},
+		"any other error is retried":  {err: broken, want: broken},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newCluster(t, recorded(off(bare()), byEvictor))
+			w := newCluster(t, recorded(off(bare().Label(appsv1alpha1.ToDeleteLabelKey, "true")), byLabel))
 			w.err = tc.err
 			result, err := newPendingDeletes(w).Reconcile(t.Context(), requestFor("web-0"))
 			if !errors.Is(err, tc.want) || result.RequeueAfter != tc.again {
@@ -203,7 +200,7 @@ func TestErrorsOfPendingDeletes(t *testing.T) {
 }
 
 func TestAPodIsRemovedOnce(t *testing.T) {
-	w := newCluster(t, recorded(off(bare()), byClient))
+	w := newCluster(t, recorded(off(bare().Label(appsv1alpha1.ToDeleteLabelKey, "true")), byLabel))
 	p := newPendingDeletes(w)
 	reconciled(t, p)
 	if diff := cmp.Diff([]string{EventDeleteFinished}, w.events()); diff != "" {

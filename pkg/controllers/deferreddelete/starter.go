@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -199,6 +200,18 @@ func undoPending(ctx context.Context, c client.Client, pod *corev1.Pod) (*corev1
 	}, nil)
 }
 
+// withoutVerdicts removes the verdicts of the rules on an earlier lifecycle of a pod: the next
+// client waits for other verdicts.
+func withoutVerdicts(pod *corev1.Pod) map[string]any {
+	verdicts := map[string]any{}
+	for key := range pod.Annotations {
+		if strings.HasPrefix(key, appsv1alpha1.DetailAnnotationPrefix+"/") {
+			verdicts[key] = nil
+		}
+	}
+	return verdicts
+}
+
 // patchRecord adds labels to the pod with this UID, not to another pod of the same name, and writes
 // the record of its pending delete. A nil record removes it, with the deletion cost of a pod that
 // leaves. It returns the pod as stored, nil when the pod no longer exists.
@@ -208,6 +221,9 @@ func patchRecord(
 	annotations := map[string]any{}
 	if record != nil {
 		annotations[appsv1alpha1.PendingDeleteAnnotationKey] = deferreddelete.Encode(*record)
+		if len(labels) > 0 {
+			maps.Copy(annotations, withoutVerdicts(pod))
+		}
 	} else {
 		maps.Copy(annotations, replicasetscale.Unpin(pod))
 		if _, had := pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey]; had {

@@ -199,11 +199,11 @@ func TestBeginForOthers(t *testing.T) {
 		requests []deferreddelete.Request
 		want     deferreddelete.Actor // of the record that is written; empty: none is
 	}{
-		"a client":                              {serving("web-0"), []deferreddelete.Request{byClient}, deferreddelete.ActorClient},
-		"an evictor":                            {serving("web-0"), []deferreddelete.Request{byEvictor}, deferreddelete.ActorEvictor},
-		"a client joins the delete in progress": {waiting("web-0"), []deferreddelete.Request{byClient}, deferreddelete.ActorClient},
-		"an evictor leaves it":                  {waiting("web-0"), []deferreddelete.Request{byEvictor}, ""},
-		"of two at once, the request that is not repeated counts": {
+		"a client":                               {serving("web-0"), []deferreddelete.Request{byClient}, deferreddelete.ActorClient},
+		"an evictor":                             {serving("web-0"), []deferreddelete.Request{byEvictor}, deferreddelete.ActorEvictor},
+		"a client leaves the delete in progress": {waiting("web-0"), []deferreddelete.Request{byClient}, ""},
+		"an evictor leaves it":                   {waiting("web-0"), []deferreddelete.Request{byEvictor}, ""},
+		"of two at once, the request that needs no surplus counts": {
 			serving("web-0"), []deferreddelete.Request{byClient, byOwner}, deferreddelete.ActorClient,
 		},
 		"a pod that may be deleted at once": {

@@ -14,6 +14,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/backoff"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/rule"
@@ -27,6 +28,9 @@ const (
 	// explanationInterval is the least time between two writes of an annotation because of its
 	// numbers alone.
 	explanationInterval = time.Minute
+
+	// maxAnswers bounds the pods of a round whose verdict a client waits for.
+	maxAnswers = 50
 
 	// maxExplanations bounds these annotations of a pod, far below the bound of the API server for all
 	// annotations.
@@ -50,9 +54,9 @@ type explanations struct {
 	rollouts map[string]time.Time
 }
 
-// explain writes annotations to pods that have waited for a while: the reasons, per PodTransitionRule. They
-// are written when another rule withholds a pod, or for another reason; annotations of pods that do not wait
-// any more are removed. Each write takes the background slot. With an annotation that has a new first reason
+// explain writes annotations to pods that have waited for a while, and at once to pods whose removal a client
+// waits for in admission: the reasons, per PodTransitionRule. They are written when another rule withholds a pod, or for another reason; annotations of pods that do not wait
+// any more are removed. Each write that no client waits for takes the background slot. With an annotation that has a new first reason
 // an event is recorded, at most one a minute for each pod: after a restart the annotation shows which event
 // was recorded. It returns the delay until the next write for pods that were postponed, or have not waited
 // long enough; 0 for never.
@@ -61,7 +65,9 @@ func (r *Reconciler) explain(ctx context.Context, turn *evaluation.Turn, snapsho
 	now := r.clock.Now()
 	waiting := waitingPods(snapshot, o)
 	rollouts := rolloutsOf(waiting)
-	next, change, pod, wait := dueExplanation(snapshot.state.explanations.pods, waiting, &turn.Slot, now)
+	answers, answered, rest := answersTo(snapshot.state.explanations.pods, waiting, now)
+	next, change, pod, wait := dueExplanation(snapshot.state.explanations.pods, rest, &turn.Slot, now)
+	maps.Copy(next, answered)
 	if change == nil && len(snapshot.Leftover) > 0 {
 		if turn.Slot.Take() {
 			left := snapshot.Leftover[0]
@@ -73,21 +79,52 @@ func (r *Reconciler) explain(ctx context.Context, turn *evaluation.Turn, snapsho
 	}
 	known := &snapshot.state.explanations
 	*known = explanations{pods: next, rollouts: known.rolloutsAfter(rollouts, now)}
-	if change == nil {
-		return wait, nil
+	if change != nil {
+		answers = append(answers, change)
 	}
-	conflict, err := r.writePods(ctx, []*podChange{change})
+	conflict, err := r.writePods(ctx, answers)
 	if conflict {
 		wait = backoff.MinDelay(wait, retryConflict)
+	}
+	for _, one := range answers {
+		if !one.written {
+			delete(known.pods, one.pod.UID) // the next round tries again
+			wait = backoff.MinDelay(wait, evaluation.RetryBackground)
+		}
 	}
 	switch {
 	case pod == nil:
 	case change.written:
 		r.recordExplained(snapshot, pod, rollouts[string(pod.request.Pod.Owner.UID)])
-	default:
-		delete(known.pods, pod.object.UID) // the next round tries again
 	}
 	return wait, err
+}
+
+// answersTo returns the annotations with the verdicts that clients wait for in admission, the explanations
+// that are known with them, and the other pods.
+func answersTo(before map[types.UID]explanation, waiting []*withheldPod, now time.Time) (due []*podChange, after map[types.UID]explanation, rest []*withheldPod) {
+	after = map[types.UID]explanation{}
+	for _, pod := range waiting {
+		if _, known := before[pod.object.UID]; known || len(due) == maxAnswers || !deferreddelete.Heard(pod.object) || isOpen(pod.first.Code) {
+			rest = append(rest, pod)
+			continue
+		}
+		after[pod.object.UID] = explanation{digest: pod.digest.Sum64(), at: now}
+		if annotations := annotationsFor(pod); len(annotations) > 0 {
+			due = append(due, &podChange{pod: pod.object, change: lifecycle.Change{Annotations: annotations}})
+		}
+	}
+	return due, after, rest
+}
+
+// isOpen reports whether a verdict comes by itself a moment later.
+func isOpen(code rule.Code) bool {
+	switch code {
+	case rule.CodeWebhookPending, rule.CodeWebhookProcessing, rule.CodeNotReached, rule.CodeTimeout:
+		return true
+	default:
+		return false
+	}
 }
 
 // dueExplanation returns the explanations that are known after a round, and the first annotations that are

@@ -8,8 +8,31 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/opa"
 )
+
+// TestAVerdictThatAClientWaitsFor shows that a pod whose removal a client waits for in admission carries the verdict at
+// once, and once.
+func TestAVerdictThatAClientWaitsFor(t *testing.T) {
+	s := newHarness(t, opa.Options{})
+	s.rules("web", labelled("approved", "approved"))
+	for i := range 3 {
+		pod := web(i).Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, s.clock.Now())
+		request := deferreddelete.Request{Method: deferreddelete.MethodEviction, Actor: deferreddelete.ActorEvictor}
+		pod.Annotation(appsv1alpha1.PendingDeleteAnnotationKey, deferreddelete.Encode(request.Begin(pod.Obj(), deferreddelete.Begun(pod.Obj()))))
+		s.put(pod.Obj())
+	}
+	s.step(0)
+	if len(s.explained) != 3 {
+		t.Errorf("%d verdicts are written, want 3", len(s.explained))
+	}
+	s.explained = nil
+	s.step(time.Second)
+	if len(s.explained) != 0 {
+		t.Errorf("%d verdicts are written again", len(s.explained))
+	}
+}
 
 // TestDetails shows that a pod that waits for long carries why, in the form that deployed clients
 // read, and no longer than it waits.

@@ -147,7 +147,7 @@ func TestTheRequestedStatusChangesNoDecision(t *testing.T) {
 func reviews() []deferreddelete.Review {
 	var all []deferreddelete.Review
 	for _, owner := range []deferreddelete.OwnerState{deferreddelete.OwnerPresent, deferreddelete.OwnerGone, deferreddelete.OwnerTerminating} {
-		for _, actor := range []deferreddelete.Actor{deferreddelete.ActorOwner, deferreddelete.ActorEvictor, deferreddelete.ActorClient} {
+		for _, actor := range []deferreddelete.Actor{deferreddelete.ActorOwner, deferreddelete.ActorController, deferreddelete.ActorEvictor, deferreddelete.ActorClient} {
 			all = append(all, deferreddelete.Review{Owner: owner, Actor: actor, Method: deferreddelete.MethodDelete, UID: "web-0-uid"})
 		}
 	}

@@ -7,14 +7,12 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -23,10 +21,9 @@ import (
 	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
-	"github.com/podops-dev/podops/pkg/webhooks/review"
 )
 
-// Deferrer records a delete or an eviction that was deferred. It must not block.
+// Deferrer begins the lifecycle of a pod for a delete or an eviction. It must not block.
 type Deferrer interface {
 	Defer(pod types.NamespacedName, uid types.UID, request deferreddelete.Request)
 }
@@ -35,9 +32,6 @@ type Deferrer interface {
 type DeferOptions struct {
 	// Identity is the user name of this manager at the API server.
 	Identity string
-
-	// Expiry is for how long the delete of a client that does not repeat it is pending.
-	Expiry time.Duration
 
 	// HoldPreemption is true where pods are held for the scheduler, too.
 	HoldPreemption bool
@@ -50,6 +44,7 @@ type reviewer struct {
 	reader    client.Reader // cached
 	apiReader client.Reader
 	deferrer  Deferrer
+	waits     *Waits
 	options   DeferOptions
 	reviews   *prometheus.CounterVec
 }
@@ -58,8 +53,8 @@ type reviewer struct {
 func NewReviews(registry prometheus.Registerer) (*prometheus.CounterVec, error) {
 	reviews := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "podops_delete_reviews_total",
-		Help: "Reviews of deletes and evictions of controlled pods, by method, outcome (Allow, Hold, HoldAndFinish) and reason. " +
-			"Each repeated request is another review. On every replica.",
+		Help: "Reviews of deletes and evictions of controlled pods, by method, outcome (Allow, Hold) and reason. " +
+			"A request that waited counts with its end; each repeated request is another review. On every replica.",
 	}, []string{"method", "outcome", "reason"})
 	if err := registry.Register(reviews); err != nil {
 		return nil, fmt.Errorf("registering the metric of deletes: %w", err)
@@ -73,9 +68,11 @@ type DeleteDeferrer struct{ reviewer }
 // NewDeleteDeferrer returns the webhook of DELETE. reader is a cache of namespaces, pods,
 // workloads and PodTransitionRules; apiReader reads from the API server.
 func NewDeleteDeferrer(
-	decoder admission.Decoder, reader, apiReader client.Reader, deferrer Deferrer, options DeferOptions, reviews *prometheus.CounterVec,
+	decoder admission.Decoder, reader, apiReader client.Reader, deferrer Deferrer, waits *Waits, options DeferOptions, reviews *prometheus.CounterVec,
 ) *DeleteDeferrer {
-	return &DeleteDeferrer{reviewer{decoder: decoder, reader: reader, apiReader: apiReader, deferrer: deferrer, options: options, reviews: reviews}}
+	return &DeleteDeferrer{reviewer{
+		decoder: decoder, reader: reader, apiReader: apiReader, deferrer: deferrer, waits: waits, options: options, reviews: reviews,
+	}}
 }
 
 // Handle lets a DELETE pass or defers it. The reviews of a collection have no name: the pod is
@@ -98,7 +95,7 @@ func (d *DeleteDeferrer) Handle(ctx context.Context, req admission.Request) admi
 	return d.answer(ctx, req, pod, method, options)
 }
 
-// answer decides about a request, and records it if it is held.
+// answer decides about a request: it passes, waits, or is held.
 func (d *reviewer) answer(
 	ctx context.Context, req admission.Request, pod *corev1.Pod, method deferreddelete.Method, options metav1.DeleteOptions,
 ) admission.Response {
@@ -114,22 +111,33 @@ func (d *reviewer) answer(
 		reviewed.Budgets = d.budgets(ctx, pod)
 	}
 	decision := deferreddelete.Decide(reviewed)
-	d.reviews.WithLabelValues(string(method), string(decision.Outcome), string(decision.Reason)).Inc()
-	if decision.Outcome == deferreddelete.Allow {
-		return admission.Allowed("")
+	request := deferreddelete.Request{Method: method, Actor: decision.Actor, User: req.UserInfo.Username}
+	if owner != nil {
+		request.OwnerGeneration = owner.GetGeneration()
 	}
-	if decision.Record {
-		request := deferreddelete.Request{
-			Method: method, Actor: decision.Actor, User: req.UserInfo.Username, GracePeriodSeconds: options.GracePeriodSeconds,
-			PropagationPolicy: (*string)(options.PropagationPolicy),
-		}
-		if owner != nil {
-			request.OwnerGeneration = owner.GetGeneration()
-		}
-		d.deferrer.Defer(client.ObjectKeyFromObject(pod), pod.UID, request)
+	end := d.end(ctx, req, reviewed, request, decision)
+	d.reviews.WithLabelValues(string(method), string(end.outcome), string(end.reason)).Inc()
+	if end.outcome != deferreddelete.Allow {
+		ctrllog.FromContext(ctx).V(1).Info("Delete held", "method", method, "reason", end.reason, "user", req.UserInfo.Username)
 	}
-	ctrllog.FromContext(ctx).V(1).Info("Delete deferred", "method", method, "reason", decision.Reason, "user", req.UserInfo.Username)
-	return review.TooManyRequests(d.message(ctx, pod, decision))
+	return end.response
+}
+
+// end returns the answer to a request, which may wait for it.
+func (d *reviewer) end(
+	ctx context.Context, req admission.Request, reviewed deferreddelete.Review, request deferreddelete.Request, decision deferreddelete.Decision,
+) ended {
+	switch {
+	case decision.Outcome == deferreddelete.Allow:
+		return ended{admission.Allowed(""), decision.Outcome, decision.Reason}
+	case decision.Outcome == deferreddelete.Await:
+		return d.await(ctx, req, reviewed, request, decision.Reason)
+	case decision.Record && decision.Actor == deferreddelete.ActorController && d.unrepeated(ctx, reviewed.Pod, request.User) != nil:
+		return held(d.message(ctx, reviewed.Pod, decision), deferreddelete.ReasonAnother)
+	case decision.Record:
+		d.deferrer.Defer(client.ObjectKeyFromObject(reviewed.Pod), reviewed.Pod.UID, request)
+	}
+	return held(d.message(ctx, reviewed.Pod, decision), decision.Reason)
 }
 
 // isForced reports whether a request leaves a pod no time although its spec does. The API server has set
@@ -207,7 +215,8 @@ func stateIn(ctx context.Context, reader client.Reader, pod *corev1.Pod, owner c
 // maxNamed bounds the PodTransitionRules that a message names.
 const maxNamed = 5
 
-// message names a command that shows the reason. ReplicaSets and Deployments keep the first
+// message is the answer to a controller, and to a request that does not wait. It names a command that shows the
+// reason. ReplicaSets and Deployments keep the first
 // message in their conditions for as long as deletes are rejected, so it contains nothing that
 // changes.
 func (d *reviewer) message(ctx context.Context, pod *corev1.Pod, decision deferreddelete.Decision) string {
@@ -218,13 +227,8 @@ func (d *reviewer) message(ctx context.Context, pod *corev1.Pod, decision deferr
 	case deferreddelete.ReasonEviction, deferreddelete.ReasonPreemption:
 		return "PodOps holds this eviction until the rules of the pod permit it. Why: " + why
 	default:
-	}
-	if decision.Outcome == deferreddelete.Hold {
 		return "PodOps holds this delete; try again in a minute. Why: " + why
 	}
-	return fmt.Sprintf("PodOps holds this delete, and deletes the pod when its rules permit it within %s. Why: %s. Cancel: kubectl label pod %s -n %s %s/%s=%s",
-		duration.HumanDuration(d.options.Expiry), why, pod.Name, pod.Namespace,
-		appsv1alpha1.UndoOperationTypeLabelPrefix, appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType)
 }
 
 // why returns the command that shows why the pod waits. It names PodTransitionRules only when the

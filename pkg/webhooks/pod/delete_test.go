@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	realclock "k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -44,10 +45,13 @@ func reviewsOf(t *testing.T) *prometheus.CounterVec {
 
 func newDeferrer(t *testing.T, reader, apiReader client.Reader, deferrer pod.Deferrer) *pod.DeleteDeferrer {
 	t.Helper()
-	return pod.NewDeleteDeferrer(decoder(t), reader, apiReader, deferrer, deferOptions(), reviewsOf(t))
+	return pod.NewDeleteDeferrer(decoder(t), reader, apiReader, deferrer, waits(), deferOptions(), reviewsOf(t))
 }
 
-func deferOptions() pod.DeferOptions { return pod.DeferOptions{Identity: identity, Expiry: time.Hour} }
+func deferOptions() pod.DeferOptions { return pod.DeferOptions{Identity: identity} }
+
+// waits returns Waits in which a request waits for a look at the cache or two.
+func waits() *pod.Waits { return pod.NewWaits(60*time.Millisecond, realclock.RealClock{}) }
 
 var replicaSet = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "set"}
 
@@ -109,7 +113,7 @@ func TestDeleteDeferrer(t *testing.T) {
 		},
 		"a pod of a custom owner is deferred": {
 			pod:  builders.MakePod("web-0").Available().OwnedBy(metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Shard", Name: "db", UID: "db"}).Obj(),
-			user: "system:serviceaccount:shards:controller", wantDeferred: true, want: deferrals{"web-0-uid Delete Client"},
+			user: "system:serviceaccount:shards:controller", wantDeferred: true, want: deferrals{"web-0-uid Delete Controller"},
 		},
 		"a person's delete is deferred":       {pod: owned().Obj(), user: "jane", wantDeferred: true, want: deferrals{"web-0-uid Delete Client"}},
 		"a delete of a collection is, too":    {pod: owned().Obj(), user: "jane", collection: true, wantDeferred: true, want: deferrals{"web-0-uid DeleteCollection Client"}},
@@ -301,19 +305,5 @@ func TestDeleteDeferrerResponse(t *testing.T) {
 				t.Errorf("status (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-// TestDeleteDeferrerResponseToAPerson shows that the message states how the delete continues, and how
-// to cancel it: the client does not repeat it.
-func TestDeleteDeferrerResponseToAPerson(t *testing.T) {
-	reader := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(newSet()).Build()
-	req := deleting(t, owned().Obj())
-	req.Name, req.UserInfo.Username = "web-0", "jane"
-	response := newDeferrer(t, reader, reader, &deferrals{}).Handle(clientauth.WithVerified(t.Context(), true), req)
-	want := "PodOps holds this delete, and deletes the pod when its rules permit it within 60m. Why: kubectl describe pod web-0 -n default. " +
-		"Cancel: kubectl label pod web-0 -n default undo-operation-type.podopslifecycle.kusionstack.io/pod-delete=delete"
-	if response.Allowed || response.Result.Message != want || response.Result.Code != http.StatusTooManyRequests {
-		t.Errorf("got %+v, want 429 with %q", response.Result, want)
 	}
 }

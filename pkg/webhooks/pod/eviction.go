@@ -27,9 +27,11 @@ type EvictionDeferrer struct{ reviewer }
 
 // NewEvictionDeferrer returns the webhook of evictions; arguments as for NewDeleteDeferrer.
 func NewEvictionDeferrer(
-	decoder admission.Decoder, reader, apiReader client.Reader, deferrer Deferrer, options DeferOptions, reviews *prometheus.CounterVec,
+	decoder admission.Decoder, reader, apiReader client.Reader, deferrer Deferrer, waits *Waits, options DeferOptions, reviews *prometheus.CounterVec,
 ) *EvictionDeferrer {
-	return &EvictionDeferrer{reviewer{decoder: decoder, reader: reader, apiReader: apiReader, deferrer: deferrer, options: options, reviews: reviews}}
+	return &EvictionDeferrer{reviewer{
+		decoder: decoder, reader: reader, apiReader: apiReader, deferrer: deferrer, waits: waits, options: options, reviews: reviews,
+	}}
 }
 
 // Handle lets an eviction pass or defers it. Evictions of pods that are not controlled pass. A dry run of

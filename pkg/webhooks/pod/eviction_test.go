@@ -68,7 +68,7 @@ func TestEvictionDeferrer(t *testing.T) {
 			}
 			reader := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(objects...).Build()
 			var got deferrals
-			response := pod.NewEvictionDeferrer(decoder(t), reader, reader, &got, deferOptions(), reviewsOf(t)).Handle(clientauth.WithVerified(t.Context(), true), evicting(tc.object))
+			response := pod.NewEvictionDeferrer(decoder(t), reader, reader, &got, waits(), deferOptions(), reviewsOf(t)).Handle(clientauth.WithVerified(t.Context(), true), evicting(tc.object))
 			if response.Allowed == tc.wantDeferred {
 				t.Fatalf("got %+v", visibleOf(response))
 			}
@@ -118,7 +118,7 @@ func TestAnEvictionOfAPodThatTheCacheDoesNotHave(t *testing.T) {
 			}).Build()
 			var got deferrals
 			ctx := clientauth.WithVerified(t.Context(), !tc.unverified)
-			response := pod.NewEvictionDeferrer(decoder(t), cached, server, &got, deferOptions(), reviewsOf(t)).Handle(ctx, evicting(`{}`))
+			response := pod.NewEvictionDeferrer(decoder(t), cached, server, &got, waits(), deferOptions(), reviewsOf(t)).Handle(ctx, evicting(`{}`))
 			if response.Allowed == tc.wantHeld || tc.wantHeld && response.Result.Code != http.StatusTooManyRequests {
 				t.Errorf("got %+v", visibleOf(response))
 			}
@@ -135,7 +135,7 @@ func TestEvictionDeferrerWithoutACache(t *testing.T) {
 			return errors.New("not synced")
 		},
 	}).Build()
-	deferrer := pod.NewEvictionDeferrer(decoder(t), reader, reader, &deferrals{}, deferOptions(), reviewsOf(t))
+	deferrer := pod.NewEvictionDeferrer(decoder(t), reader, reader, &deferrals{}, waits(), deferOptions(), reviewsOf(t))
 	if response := deferrer.Handle(t.Context(), evicting(`{}`)); response.Allowed {
 		t.Error("an eviction passes while the budgets are not known")
 	}

@@ -1,0 +1,170 @@
+package pod
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
+	"github.com/podops-dev/podops/pkg/podstate"
+	"github.com/podops-dev/podops/pkg/replicasetpods"
+	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/webhooks/review"
+)
+
+// Bounds of a message.
+const (
+	// maxReasons bounds the rules that a message names.
+	maxReasons = 3
+
+	// maxReasonBytes bounds the reason of one rule.
+	maxReasonBytes = 300
+)
+
+// ended is the end of a wait: the response, and the reason for the metric.
+type ended struct {
+	response admission.Response
+	outcome  deferreddelete.Outcome
+	reason   deferreddelete.Reason
+}
+
+// await begins the lifecycle of the pod of a request, and returns once the pod is prepared or its rules
+// withhold it, or after a while. A user with a held request for another pod of the owner waits for nothing.
+func (d *reviewer) await(ctx context.Context, req admission.Request, reviewed deferreddelete.Review, request deferreddelete.Request, reason deferreddelete.Reason) ended {
+	pod := reviewed.Pod
+	key := waitKey{uid: string(pod.UID), user: request.User, method: string(request.Method)}
+	if message, ok := d.waits.heldBefore(key); ok {
+		return held(message, reason)
+	}
+	if other := d.unrepeated(ctx, pod, request.User); other != nil {
+		return held(fmt.Sprintf("PodOps holds this %s: %s has requested the removal of pod %s of the same owner, which waits for its rules. "+
+			"Repeat that request, or wait until it lapses", noun(request.Method), text.Line(request.User, maxReasonBytes), other.Name), deferreddelete.ReasonAnother)
+	}
+	leave, ok := d.waits.enter(request.User, pod.Namespace, len(req.Object.Raw)+len(req.OldObject.Raw))
+	if !ok {
+		return held("PodOps holds this "+noun(request.Method)+": too many requests of the user or in the namespace wait already. Repeat it", deferreddelete.ReasonBusy)
+	}
+	defer leave()
+	d.deferrer.Defer(client.ObjectKeyFromObject(pod), pod.UID, request)
+	end := d.poll(ctx, reviewed, request, reason)
+	if end.outcome == deferreddelete.Hold {
+		d.waits.hold(key, end.response.Result.Message)
+	}
+	return end
+}
+
+// poll looks at the pod in the cache until there is an answer to the request.
+func (d *reviewer) poll(ctx context.Context, reviewed deferreddelete.Review, request deferreddelete.Request, reason deferreddelete.Reason) ended {
+	began := d.waits.clock.Now()
+	ticker := d.waits.clock.NewTicker(pollInterval)
+	defer ticker.Stop()
+	known := false // the cache has the pod: it may be behind the API server
+	for {
+		pod := &corev1.Pod{}
+		err := d.reader.Get(ctx, client.ObjectKeyFromObject(reviewed.Pod), pod)
+		same := err == nil && pod.UID == reviewed.Pod.UID
+		if !same && known {
+			return d.vanished(ctx, reviewed.Pod)
+		}
+		if same {
+			known, reviewed.Pod = true, pod
+			if decision := deferreddelete.Decide(reviewed); decision.Outcome == deferreddelete.Allow {
+				return ended{admission.Allowed(""), deferreddelete.Allow, decision.Reason}
+			}
+			if why := verdict(pod); why != "" {
+				return held(withheldMessage(pod, request.Method, why), reason)
+			}
+		}
+		select {
+		case <-ticker.C():
+		case <-ctx.Done():
+			return held(preparingMessage(reviewed.Pod, request.Method), reason)
+		}
+		if d.waits.clock.Since(began) >= d.waits.wait {
+			ctrllog.FromContext(ctx).V(1).Info("A request has waited for too long", "pod", client.ObjectKeyFromObject(pod), "waited", d.waits.wait)
+			return held(preparingMessage(reviewed.Pod, request.Method), reason)
+		}
+	}
+}
+
+// vanished answers the request for a pod that has left the cache. A pod that is not under PodOps any more passes.
+// For one that is gone the answer is that of the API server, which may have another pod of the name by now.
+func (d *reviewer) vanished(ctx context.Context, pod *corev1.Pod) ended {
+	current := &corev1.Pod{}
+	err := d.apiReader.Get(ctx, client.ObjectKeyFromObject(pod), current)
+	if err == nil && current.UID == pod.UID || err != nil && !apierrors.IsNotFound(err) {
+		return ended{admission.Allowed(""), deferreddelete.Allow, deferreddelete.ReasonNotControlled}
+	}
+	response := admission.Denied(fmt.Sprintf("pod %s with the UID %s is gone", pod.Name, pod.UID))
+	response.Result.Code, response.Result.Reason = http.StatusNotFound, metav1.StatusReasonNotFound
+	return ended{response, deferreddelete.Allow, deferreddelete.ReasonOtherPod}
+}
+
+// unrepeated returns the pod for which the user has to repeat a request first; nil for no pod, and without the
+// cache.
+func (d *reviewer) unrepeated(ctx context.Context, pod *corev1.Pod, user string) *corev1.Pod {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	if controller == nil {
+		return nil
+	}
+	list := &corev1.PodList{}
+	err := d.reader.List(ctx, list, client.InNamespace(pod.Namespace), client.UnsafeDisableDeepCopy,
+		client.MatchingFields{replicasetpods.ControllerUIDField: string(controller.UID)})
+	if err != nil {
+		return nil
+	}
+	siblings := make([]*corev1.Pod, len(list.Items))
+	for i := range list.Items {
+		siblings[i] = &list.Items[i]
+	}
+	return deferreddelete.Unrepeated(pod, siblings, user, func(pod *corev1.Pod) bool { return verdict(pod) != "" }, d.waits.clock.Now())
+}
+
+// verdict returns why rules withhold a pod whose delete waits, empty while that is not known.
+func verdict(pod *corev1.Pod) string {
+	if _, waits := pod.Labels[appsv1alpha1.PreCheckLabelPrefix+"/"+appsv1alpha1.PodDeleteID]; !waits {
+		return ""
+	}
+	var reasons []string
+	for _, withheld := range podstate.WithheldBy(pod.Annotations) {
+		if withheld.Stage != appsv1alpha1.StagePreCheck || len(reasons) == maxReasons {
+			continue
+		}
+		reasons = append(reasons, fmt.Sprintf("%s/%s withholds it (%s: %s)", withheld.Ruleset, withheld.Rule, withheld.Code, text.Line(withheld.Message, maxReasonBytes)))
+	}
+	return strings.Join(reasons, "; ")
+}
+
+// noun returns what a request is.
+func noun(method deferreddelete.Method) string {
+	if method == deferreddelete.MethodEviction {
+		return "eviction"
+	}
+	return "delete"
+}
+
+func held(message string, reason deferreddelete.Reason) ended {
+	return ended{review.TooManyRequests(message), deferreddelete.Hold, reason}
+}
+
+// withheldMessage names the rules that withhold a pod, and what a client can do that does not repeat its request.
+func withheldMessage(pod *corev1.Pod, method deferreddelete.Method, why string) string {
+	return fmt.Sprintf("PodOps holds this %s: %s. It is not carried out later. Repeat it, or have the pod deleted once its rules permit it: "+
+		"kubectl label pod %s -n %s %s=true, or a PodOperation", noun(method), why, pod.Name, pod.Namespace, appsv1alpha1.ToDeleteLabelKey)
+}
+
+// preparingMessage is the answer to a request for a pod that is not prepared in time.
+func preparingMessage(pod *corev1.Pod, method deferreddelete.Method) string {
+	return fmt.Sprintf("PodOps holds this %s: pod %s is being prepared, and its traffic goes off. Repeat the request within %s",
+		noun(method), pod.Name, duration.HumanDuration(deferreddelete.MaxLapse))
+}

@@ -1,0 +1,203 @@
+package pod_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
+	"github.com/podops-dev/podops/pkg/replicasetpods"
+	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
+	"github.com/podops-dev/podops/pkg/webhooks/pod"
+	"github.com/podops-dev/podops/test/builders"
+	realclock "k8s.io/utils/clock"
+)
+
+const begun = "1767225600000000000"
+
+// requestedBy returns a pod whose delete was requested by a user.
+func requestedBy(name, user string) *builders.PodBuilder {
+	request := deferreddelete.Request{Method: deferreddelete.MethodDelete, Actor: deferreddelete.ActorClient, User: user}
+	built := builders.MakePod(name).Available().OwnedBy(replicaSet).Waiting("pod-delete", "delete", builders.Epoch).
+		Label(appsv1alpha1.OperatingLabelPrefix+"/pod-delete", begun)
+	return built.Annotation(appsv1alpha1.PendingDeleteAnnotationKey, deferreddelete.Encode(request.Begin(built.Obj(), begun)))
+}
+
+// withheldPod returns it after a rule has withheld it.
+func withheldPod(name, user string) *corev1.Pod {
+	return requestedBy(name, user).Annotation(appsv1alpha1.DetailAnnotationKey("web"),
+		`{"stage":"PreCheck","rejectInfo":[{"ruleName":"approved","reason":"LabelMismatch: label approved is missing"}]}`).Obj()
+}
+
+// changing changes the cache when a request begins to wait.
+type changing struct {
+	cache  client.Client
+	after  time.Duration
+	change func(ctx context.Context, c client.Client) error
+	wait   sync.WaitGroup
+}
+
+func (c *changing) Defer(types.NamespacedName, types.UID, deferreddelete.Request) {
+	c.wait.Go(func() {
+		time.Sleep(c.after)
+		if err := c.change(context.Background(), c.cache); err != nil {
+			panic(err)
+		}
+	})
+}
+
+func cacheOf(t *testing.T, objects ...client.Object) client.Client {
+	t.Helper()
+	return fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(append(objects, newSet())...).
+		WithIndex(&corev1.Pod{}, replicasetpods.ControllerUIDField, replicasetpods.IndexByController).Build()
+}
+
+// TestARequestWaitsForItsPod shows what the client of a delete gets for each end of its wait, and when.
+func TestARequestWaitsForItsPod(t *testing.T) {
+	update := func(changed *corev1.Pod) func(context.Context, client.Client) error {
+		return func(ctx context.Context, c client.Client) error { return c.Update(ctx, changed) }
+	}
+	remove := func(ctx context.Context, c client.Client) error { return c.Delete(ctx, owned().Obj()) }
+	for name, tc := range map[string]struct {
+		after       time.Duration
+		change      func(context.Context, client.Client) error
+		live        []client.Object
+		wantCode    int32 // 0: it passes
+		wantMessage string
+		within      time.Duration
+	}{
+		"the pod may be operated on": {after: 3 * time.Second, change: update(owned().Allowed("pod-delete", "delete").Obj()), within: 4 * time.Second},
+		"a rule withholds it": {
+			after: time.Second, change: update(withheldPod("web-0", user)), within: 2 * time.Second, wantCode: http.StatusTooManyRequests,
+			wantMessage: "PodOps holds this delete: web/approved withholds it (LabelMismatch: label approved is missing). It is not carried out later. " +
+				"Repeat it, or have the pod deleted once its rules permit it: kubectl label pod web-0 -n default collaset.kusionstack.io/to-delete=true, or a PodOperation",
+		},
+		"it takes too long": {
+			after: time.Hour, change: func(context.Context, client.Client) error { return nil }, within: 11 * time.Second, wantCode: http.StatusTooManyRequests,
+			wantMessage: "PodOps holds this delete: pod web-0 is being prepared, and its traffic goes off. Repeat the request within 2m",
+		},
+		"the pod is deleted meanwhile":         {after: time.Second, change: remove, within: 2 * time.Second, wantCode: http.StatusNotFound, wantMessage: "pod web-0 with the UID web-0-uid is gone"},
+		"the pod is not under PodOps any more": {after: time.Second, change: remove, live: []client.Object{owned().Uncontrolled().Obj()}, within: 2 * time.Second},
+		"another pod has the name in the meantime": {
+			after: time.Second, change: remove, live: []client.Object{owned().UID("later").Obj()}, within: 2 * time.Second,
+			wantCode: http.StatusNotFound, wantMessage: "pod web-0 with the UID web-0-uid is gone",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cache := cacheOf(t, owned().Obj())
+				deferrer := &changing{cache: cache, after: tc.after, change: tc.change}
+				handler := pod.NewDeleteDeferrer(decoder(t), cache, cacheOf(t, tc.live...), deferrer, pod.NewWaits(10*time.Second, realclock.RealClock{}), deferOptions(), reviewsOf(t))
+				began := time.Now()
+				got := visibleOf(handler.Handle(clientauth.WithVerified(t.Context(), true), byUser(t, "web-0")))
+				if got.Allowed != (tc.wantCode == 0) || !got.Allowed && (got.Code != tc.wantCode || got.Message != tc.wantMessage) {
+					t.Errorf("got %+v, want %d: %s", got, tc.wantCode, tc.wantMessage)
+				}
+				if took := time.Since(began); took > tc.within {
+					t.Errorf("it waited for %s, want at most %s", took, tc.within)
+				}
+				deferrer.wait.Wait()
+			})
+		})
+	}
+}
+
+// byUser returns the delete of a pod by a user.
+func byUser(t *testing.T, name string) admission.Request {
+	t.Helper()
+	req := deleting(t, builders.MakePod(name).Available().OwnedBy(replicaSet).Obj())
+	req.Name, req.UserInfo.Username = name, user
+	return req
+}
+
+// TestAnotherReviewOfARequest shows that the second review of a request does not wait again.
+func TestAnotherReviewOfARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got deferrals
+		cache := cacheOf(t, owned().Obj())
+		handler := pod.NewDeleteDeferrer(decoder(t), cache, cache, &got, pod.NewWaits(10*time.Second, realclock.RealClock{}), deferOptions(), reviewsOf(t))
+		ctx := clientauth.WithVerified(t.Context(), true)
+		first := visibleOf(handler.Handle(ctx, byUser(t, "web-0")))
+		began := time.Now()
+		second := visibleOf(handler.Handle(ctx, byUser(t, "web-0")))
+		if second.Message != first.Message || time.Since(began) > 0 || len(got) != 1 {
+			t.Errorf("the second review got %+v after %s, want %+v at once; deferrals %v", second, time.Since(began), first, got)
+		}
+		time.Sleep(5 * time.Second)
+		handler.Handle(ctx, byUser(t, "web-0"))
+		if len(got) != 2 {
+			t.Errorf("deferrals %v, want the repeated request, too", got)
+		}
+	})
+}
+
+// TestAClientThatLooksForAnyPod shows that a user whose request was held, and who requests the removal of the next pod
+// of the owner instead, gets no second one.
+func TestAClientThatLooksForAnyPod(t *testing.T) {
+	for name, tc := range map[string]struct {
+		other *corev1.Pod
+		want  string // part of the message
+	}{
+		"the first is withheld":      {other: withheldPod("web-1", user), want: "jane has requested the removal of pod web-1 of the same owner"},
+		"the first waits, too":       {other: requestedBy("web-1", user).Annotation("x", "y").Obj(), want: "pod web-0 is being prepared"},
+		"another user's is withheld": {other: withheldPod("web-1", "joe"), want: "pod web-0 is being prepared"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				// The record of the request is as old as the bubble.
+				cache := cacheOf(t, owned().Obj(), tc.other)
+				handler := pod.NewDeleteDeferrer(decoder(t), cache, cache, &deferrals{}, pod.NewWaits(10*time.Second, realclock.RealClock{}), deferOptions(), reviewsOf(t))
+				got := visibleOf(handler.Handle(clientauth.WithVerified(t.Context(), true), byUser(t, "web-0")))
+				if got.Code != http.StatusTooManyRequests || !strings.Contains(got.Message, tc.want) {
+					t.Errorf("got %+v, want %q", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// TestWaitsAreBounded shows that the requests beyond the bounds get 429 at once, and that one user, or one namespace,
+// leaves room for others.
+func TestWaitsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const each = 120
+		var objects []client.Object
+		for i := range each + 1 {
+			objects = append(objects, builders.MakePod(fmt.Sprint("web-", i)).Available().Obj())
+		}
+		cache := cacheOf(t, objects...)
+		handler := pod.NewDeleteDeferrer(decoder(t), cache, cache, nowhere{}, pod.NewWaits(10*time.Second, realclock.RealClock{}), deferOptions(), reviewsOf(t))
+		ctx := clientauth.WithVerified(t.Context(), true)
+		var waiting sync.WaitGroup
+		for i := range each {
+			waiting.Go(func() { handler.Handle(ctx, byUser(t, fmt.Sprint("web-", i))) })
+		}
+		synctest.Wait()
+		began := time.Now()
+		got := visibleOf(handler.Handle(ctx, byUser(t, fmt.Sprint("web-", each))))
+		if got.Code != http.StatusTooManyRequests || !strings.Contains(got.Message, "too many requests") || time.Since(began) > 0 {
+			t.Errorf("got %+v after %s, want 429 at once", got, time.Since(began))
+		}
+		waiting.Wait()
+		if got := visibleOf(handler.Handle(ctx, byUser(t, fmt.Sprint("web-", each)))); !strings.Contains(got.Message, "is being prepared") {
+			t.Errorf("got %+v after the others, want to wait", got)
+		}
+	})
+}
+
+// nowhere drops requests.
+type nowhere struct{}
+
+func (nowhere) Defer(types.NamespacedName, types.UID, deferreddelete.Request) {}
