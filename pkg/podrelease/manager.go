@@ -29,7 +29,10 @@ func admission() []client.Object {
 		named(&admissionregistrationv1.MutatingWebhookConfiguration{}, "podops-mutating"),
 		named(&admissionregistrationv1.ValidatingWebhookConfiguration{}, "podops-validating"),
 	}
-	for _, name := range []string{"podops-pod-status", "podops-pod-binding", "podops-manager", "podops-manager-replicasets"} {
+	for _, name := range []string{
+		"podops-pod-status", "podops-pod-binding", "podops-manager", "podops-manager-replicasets",
+		"podops-manager-eviction", "podops-podoperations", "podops-manager-podoperations",
+	} {
 		objects = append(objects,
 			named(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, name),
 			named(&admissionregistrationv1.ValidatingAdmissionPolicy{}, name))

@@ -99,6 +99,10 @@ var _ = Describe("The policy for pods/status", Ordered, func() {
 			change: uncontrolled,
 			patch:  `{"metadata":{"labels":{"kusionstack.io/control":"true"}}}`, denied: "the label kusionstack.io/control",
 		}),
+		Entry("the label that deletes a pod", attempt{
+			patch:  `{"metadata":{"labels":{"collaset.kusionstack.io/to-delete":"true"}}}`,
+			denied: "the label collaset.kusionstack.io/to-delete",
+		}),
 		Entry("a foreign annotation", attempt{
 			change: bare, patch: `{"metadata":{"annotations":{"note":"y"}}}`,
 		}),
@@ -120,6 +124,14 @@ var _ = Describe("The policy for pods/status", Ordered, func() {
 		Entry("a break-glass", attempt{
 			patch:  `{"metadata":{"annotations":{"podtransitionrule.kusionstack.io/break-glass":"now"}}}`,
 			denied: "the annotation podtransitionrule.kusionstack.io/break-glass",
+		}),
+		Entry("a deletion cost to restore", attempt{
+			patch:  `{"metadata":{"annotations":{"podopslifecycle.kusionstack.io/previous-deletion-cost":"7"}}}`,
+			denied: "the annotation podopslifecycle.kusionstack.io/previous-deletion-cost",
+		}),
+		Entry("the record of an operation", attempt{
+			patch:  `{"metadata":{"annotations":{"podoperation.kusionstack.io/1":"{}"}}}`,
+			denied: "the annotation podoperation.kusionstack.io/1",
 		}),
 		Entry("a foreign finalizer removed", attempt{
 			patch: `{"metadata":{"finalizers":["` + protectionFinalizer + `"]}}`,
