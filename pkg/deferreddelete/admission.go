@@ -212,6 +212,9 @@ func Exempt(pod *corev1.Pod) (Reason, bool) {
 	}
 }
 
+// reasonDeletionByPodGC is the reason of the condition DisruptionTarget that pod GC writes.
+const reasonDeletionByPodGC = "DeletionByPodGC"
+
 // Disruption reports whether a component of Kubernetes is about to delete the pod, and why, from
 // the condition DisruptionTarget, which it sets right before. The taint manager gives up after
 // five attempts within 50 ms, so its delete must pass at once. The disruption controller resets
@@ -224,7 +227,7 @@ func Disruption(pod *corev1.Pod) (Reason, bool) {
 		switch condition.Reason {
 		case "DeletionByTaintManager", "DeletionByDeviceTaintManager":
 			return ReasonTaintManager, true
-		case "DeletionByPodGC":
+		case reasonDeletionByPodGC:
 			return ReasonPodGC, true
 		case corev1.PodReasonPreemptionByScheduler:
 			return ReasonPreemption, true

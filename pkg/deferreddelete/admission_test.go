@@ -218,6 +218,11 @@ func TestUnguarded(t *testing.T) {
 		"without grace":                           {pod: ending(func(pod *corev1.Pod) { pod.DeletionGracePeriodSeconds = new(int64(0)) }), want: ReasonForced},
 		"a NoExecute taint":                       {pod: ending(disrupted(corev1.ConditionTrue, "DeletionByTaintManager")), want: ReasonTaintManager},
 		"a deleted node, which forces":            {pod: ending(disrupted(corev1.ConditionTrue, "DeletionByPodGC"), func(pod *corev1.Pod) { pod.DeletionGracePeriodSeconds = new(int64(0)) }), want: ReasonPodGC},
+		"a deleted node, as pod GC writes it":     {pod: controlled(phase(corev1.PodFailed), disrupted(corev1.ConditionTrue, "DeletionByPodGC")), want: ReasonPodGC},
+		"failed before its node was tainted":      {pod: ending(phase(corev1.PodFailed), disrupted(corev1.ConditionTrue, "DeletionByTaintManager"))},
+		"failed before it was preempted":          {pod: ending(phase(corev1.PodFailed), disrupted(corev1.ConditionTrue, "PreemptionByScheduler"))},
+		"failed before it was evicted":            {pod: ending(phase(corev1.PodFailed), disrupted(corev1.ConditionTrue, "EvictionByEvictionAPI"))},
+		"succeeded while its node shut down":      {pod: ending(phase(corev1.PodSucceeded), disrupted(corev1.ConditionTrue, "TerminationByKubelet"))},
 		"preemption":                              {pod: ending(disrupted(corev1.ConditionTrue, "PreemptionByScheduler")), want: ReasonPreemption},
 		"a deleted owner":                         {pod: ending(), owner: OwnerGone, want: ReasonOwnerDeleted},
 		"the kubelet":                             {pod: controlled(phase(corev1.PodFailed), disrupted(corev1.ConditionTrue, "TerminationByKubelet")), want: ReasonKubelet},
@@ -243,7 +248,8 @@ func TestUnguarded(t *testing.T) {
 			}
 		})
 	}
-	if Removed(controlled()) || Removed(controlled(phase(corev1.PodFailed))) {
+	if Removed(controlled()) || Removed(controlled(phase(corev1.PodFailed))) ||
+		Removed(controlled(phase(corev1.PodFailed), disrupted(corev1.ConditionFalse, "DeletionByPodGC"))) {
 		t.Error("a pod that stays counts as removed")
 	}
 }

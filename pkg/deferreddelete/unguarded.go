@@ -8,9 +8,12 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// Removed reports whether a pod is being removed: it is terminating, or its kubelet has ended it
-// because its node has no resources left.
-func Removed(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil || endedByKubelet(pod) }
+// Removed reports whether a pod is being removed: it is terminating, or a component of Kubernetes has
+// ended it. The delete of pod GC follows with no grace period, so no watch shows the pod terminating.
+func Removed(pod *corev1.Pod) bool {
+	_, ended := endedBy(pod)
+	return pod.DeletionTimestamp != nil || ended
+}
 
 // UnguardedReasons returns the reasons that Unguarded returns.
 func UnguardedReasons() []Reason {
@@ -28,8 +31,8 @@ func Unguarded(pod *corev1.Pod, owner OwnerState, namespaceTerminating bool) (Re
 	if !appsv1alpha1.IsControlled(pod.Labels) || mirror || namespaceTerminating || permitted(pod.Labels) || pod.Spec.NodeName == "" {
 		return "", false
 	}
-	if endedByKubelet(pod) {
-		return ReasonKubelet, true
+	if reason, ended := endedBy(pod); ended {
+		return reason, true
 	}
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return "", false
@@ -47,18 +50,26 @@ func Unguarded(pod *corev1.Pod, owner OwnerState, namespaceTerminating bool) (Re
 	}
 }
 
-// endedByKubelet reports whether the kubelet has evicted the pod because of node pressure, or
-// for a pod of higher priority.
-func endedByKubelet(pod *corev1.Pod) bool {
+// endedBy returns which component of Kubernetes has ended the pod, and false for a pod that finished by
+// itself. Two write the phase Failed together with the condition DisruptionTarget, and pod GC only on a pod
+// that has not finished: the kubelet, for want of resources, for a critical pod or when its node shuts
+// down, and pod GC, for a deleted node. All others write the condition alone, also on a pod that has finished.
+func endedBy(pod *corev1.Pod) (Reason, bool) {
 	if pod.Status.Phase != corev1.PodFailed {
-		return false
+		return "", false
 	}
 	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.DisruptionTarget && condition.Status == corev1.ConditionTrue && condition.Reason == corev1.PodReasonTerminationByKubelet {
-			return true
+		if condition.Type != corev1.DisruptionTarget || condition.Status != corev1.ConditionTrue {
+			continue
+		}
+		switch condition.Reason {
+		case corev1.PodReasonTerminationByKubelet:
+			return ReasonKubelet, true
+		case reasonDeletionByPodGC:
+			return ReasonPodGC, true
 		}
 	}
-	return false
+	return "", false
 }
 
 // permitted reports whether the PreCheck rules of some id on the pod have passed.

@@ -56,6 +56,7 @@ func stateful(revision string, edits ...func(*appsv1.StatefulSet)) *appsv1.State
 
 var (
 	statefulOwner = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "web-uid"}
+	customOwner   = metav1.OwnerReference{APIVersion: "apps.kruise.io/v1alpha1", Kind: "CloneSet", Name: "web", UID: "web-uid", Controller: new(true)}
 	daemonOwner   = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "web", UID: "web-uid"}
 )
 

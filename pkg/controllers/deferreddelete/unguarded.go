@@ -98,7 +98,7 @@ func (u *Unguarded) observe(ctx context.Context, object any) {
 	}
 	u.metrics.unguarded.Inc(pod.Namespace, string(reason))
 	u.recorder.Eventf(subjectOf(pod), nil, corev1.EventTypeWarning, EventUnguarded, string(reason),
-		"pod %s is removed although its rules had not permitted it: %s", pod.Name, explained(reason))
+		"pod %s is removed although its rules had not permitted it: %s", pod.Name, explained(reason, pod))
 }
 
 // isNew records that a pod is being removed. It returns false if that was known.
@@ -187,7 +187,7 @@ func subjectOf(pod *corev1.Pod) runtime.Object {
 }
 
 // explained describes a reason.
-func explained(reason deferreddelete.Reason) string {
+func explained(reason deferreddelete.Reason, pod *corev1.Pod) string {
 	switch reason {
 	case deferreddelete.ReasonTaintManager:
 		return "its node or device has a NoExecute taint"
@@ -196,12 +196,15 @@ func explained(reason deferreddelete.Reason) string {
 	case deferreddelete.ReasonPreemption:
 		return "the scheduler needs its room for a pod of higher priority"
 	case deferreddelete.ReasonKubelet:
-		return "the kubelet ended it because its node has no resources left"
+		return "the kubelet ended it because its node has no resources left, or shuts down"
 	case deferreddelete.ReasonOwnerDeleted:
 		return "its owner is deleted"
 	case deferreddelete.ReasonForced:
 		return "it was deleted with a grace period of 0 seconds"
-	default:
-		return "no manager of PodOps held the request"
 	}
+	const unanswered = "no manager of PodOps held the request"
+	if _, isCached := deferreddelete.NewOwner(pod); isCached || metav1.GetControllerOfNoCopy(pod) == nil {
+		return unanswered
+	}
+	return "its owner, " + deferreddelete.OwnerKind(pod) + ", which PodOps does not read, is deleted, or " + unanswered
 }

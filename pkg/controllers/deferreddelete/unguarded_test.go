@@ -2,6 +2,7 @@ package deferreddelete
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -62,7 +63,16 @@ func TestUnguarded(t *testing.T) {
 		pod     *corev1.Pod
 		objects []client.Object
 		want    string // reason; empty: guarded
+		text    string // in the event
 	}{
+		"its node is deleted": {
+			pod:     orphanedByNode(),
+			objects: []client.Object{active(), ruleset(), stateful("new")}, want: "PodGC", text: "its node is deleted",
+		},
+		"the owner is of a kind that is not read": {
+			pod:     builders.MakePod("web-0").Label("app", "web").Node("node-1").OwnedBy(customOwner).Terminating(start).Obj(),
+			objects: []client.Object{active(), ruleset()}, want: "Unanswered", text: "its owner, CloneSet.apps.kruise.io, which PodOps does not read, is deleted, or",
+		},
 		"a rule was not evaluated":     {pod: going().Obj(), objects: []client.Object{active(), ruleset(), stateful("new")}, want: "Unanswered"},
 		"the owner is deleted":         {pod: going().Obj(), objects: []client.Object{active(), ruleset()}, want: "OwnerDeleted"},
 		"no rule selects the pod":      {pod: going().Label("app", "db").Obj(), objects: []client.Object{active(), ruleset(), stateful("new")}},
@@ -90,6 +100,9 @@ func TestUnguarded(t *testing.T) {
 			if len(got) != 1 {
 				t.Fatalf("events %v, want one", got)
 			}
+			if !strings.Contains(got[0], tc.text) {
+				t.Errorf("event %q, want %q in it", got[0], tc.text)
+			}
 			for series, count := range measured.Values(t, registry, "podops_deletes_unguarded_total") {
 				if want := series == "namespace=default,reason="+tc.want; want != (count == 1) || !want && count != 0 {
 					t.Errorf("%v pods count for %s, want one for %s alone", count, series, tc.want)
@@ -105,6 +118,15 @@ func TestUnguarded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// orphanedByNode is a pod as pod GC writes it, right before it deletes the pod without grace.
+func orphanedByNode() *corev1.Pod {
+	pod := builders.MakePod("web-0").Label("app", "web").Node("node-1").OwnedBy(statefulOwner).Phase(corev1.PodFailed).Obj()
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC",
+	})
+	return pod
 }
 
 func bareGoing() *corev1.Pod {
