@@ -15,9 +15,9 @@ type Controller struct {
 	UID        types.UID
 }
 
-// WatchControllers has the index call a function with the controller of pods when its first pod
-// appears, and when its last pod disappears. It must be called before the index is filled; the
-// function must not call the index.
+// WatchControllers has the index call a function with the controller of pods, and with the controller of a
+// ReplicaSet of pods unless that is a Deployment, when its first pod appears, and when its last pod disappears.
+// It must be called before the index is filled; the function must not call the index.
 func (x *Index) WatchControllers(notify func(controller Controller, present bool)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -32,6 +32,32 @@ func (x *Index) own(n *namespace, p *pod, by int) {
 	x.controllers(Controller{
 		Namespace: p.fact.Namespace, APIVersion: p.apiVersion, Kind: p.controller.Kind, Name: p.controller.Name, UID: p.controller.UID,
 	}, by > 0)
+	x.referAbove(n, p.fact.Namespace)
+}
+
+// referAbove reports the controllers of ReplicaSets of pods that have appeared or disappeared.
+func (x *Index) referAbove(n *namespace, name string) {
+	if x.controllers == nil {
+		return
+	}
+	above := map[types.UID]Controller{}
+	for uid := range n.controllers {
+		owner := n.owners[uid]
+		if by := owner.Above; owner.Kind == kindReplicaSet && owner.Controller != "" && by.Kind != "Deployment" {
+			above[owner.Controller] = Controller{Namespace: name, APIVersion: by.APIVersion, Kind: by.Kind, Name: by.Name, UID: owner.Controller}
+		}
+	}
+	for uid, controller := range above {
+		if _, known := n.above[uid]; !known {
+			x.controllers(controller, true)
+		}
+	}
+	for uid, controller := range n.above {
+		if _, still := above[uid]; !still {
+			x.controllers(controller, false)
+		}
+	}
+	n.above = above
 }
 
 // apiVersionOf returns the API version of the pod's controller; empty for a pod without a

@@ -75,6 +75,9 @@ type namespace struct {
 
 	// controllers of pods, also controllers that are not in owners.
 	controllers map[types.UID]*controlled
+
+	// above are the controllers of ReplicaSets of pods that are not Deployments.
+	above map[types.UID]Controller
 }
 
 // NewIndex returns an empty index. The index calls notify with the name of a namespace after
@@ -264,6 +267,7 @@ func (x *Index) SetOwner(owner Owner) {
 	n.owners[owner.UID] = owner
 	if !had || !before.hasPlaceOf(owner) {
 		n.ownersChanged()
+		x.referAbove(n, owner.Namespace)
 	}
 	if had && before.equals(owner) {
 		return
@@ -281,6 +285,7 @@ func (x *Index) DeleteOwner(namespace string, uid types.UID) {
 	n := x.namespace(namespace)
 	delete(n.owners, uid)
 	n.ownersChanged()
+	x.referAbove(n, namespace)
 	for _, r := range n.rules {
 		delete(r.covered, uid)
 	}

@@ -22,6 +22,9 @@ type Owner struct {
 	// Controller is the owner of this owner; empty for the top of the chain.
 	Controller types.UID
 
+	// Above is this owner as an owner reference names it; zero for the top of the chain.
+	Above OwnerName
+
 	// Desired is the desired number of its pods.
 	Desired int
 
@@ -62,11 +65,15 @@ type Owner struct {
 	Terminating bool
 }
 
+// OwnerName names an object that need not exist.
+type OwnerName struct{ APIVersion, Kind, Name string }
+
 // hasPlaceOf reports whether another version of a workload has the same controller, kind, name
 // and revisions, and both or neither want pods.
 func (o Owner) hasPlaceOf(other Owner) bool {
 	return o.UpdateRevision == other.UpdateRevision && o.CurrentRevision == other.CurrentRevision && o.Created.Equal(other.Created) &&
-		(o.Desired == 0) == (other.Desired == 0) && o.Controller == other.Controller && o.Kind == other.Kind && o.Name == other.Name && o.Revision == other.Revision
+		(o.Desired == 0) == (other.Desired == 0) && o.Controller == other.Controller && o.Kind == other.Kind && o.Name == other.Name && o.Revision == other.Revision &&
+		o.scales() == other.scales()
 }
 
 // equals reports whether another version of a workload is the same.
@@ -111,39 +118,73 @@ func (n *namespace) isCounted(r *ruleset, uid types.UID) bool {
 		return r.covered[uid]
 	}
 	c := n.controllers[uid]
-	return c != nil && !owner.Terminating && !owner.Uncounted &&
+	if c == nil {
+		return n.coversBelow(r, uid)
+	}
+	return owner.scales() &&
 		r.byOwner[uid] == c.counted && c.counted <= owner.Observed && owner.Observed <= c.pods
+}
+
+// scales reports whether the numbers of the scale of a workload are known, and count.
+func (o Owner) scales() bool { return o.Scale && !o.Terminating && !o.Uncounted }
+
+// coversBelow reports whether the rule covers a ReplicaSet of a workload that is counted by its scale.
+func (n *namespace) coversBelow(r *ruleset, uid types.UID) bool {
+	for below := range r.covered {
+		if owner := n.owners[below]; owner.Controller == uid && !n.isTop(owner) {
+			return true
+		}
+	}
+	return false
 }
 
 // desired returns the number of pods that percentages refer to: the desired number of each
 // workload that counts for the rule and that is at the top of a chain of owners, whether or not
 // the pods exist, and one for each other pod.
 func (n *namespace) desired(r *ruleset) int {
-	total := r.counted
+	total, scaled := r.counted, map[types.UID]bool{}
 	for uid := range r.covered {
-		if owner := n.owners[uid]; n.isTop(owner) {
+		owner := n.owners[uid]
+		if n.isTop(owner) {
 			total += owner.Desired
+		} else if above := n.owners[owner.Controller]; above.Scale && !scaled[above.UID] {
+			scaled[above.UID] = true
+			total += above.Desired
 		}
 	}
 	for uid, pods := range r.byOwner {
-		top, known := n.top(uid)
-		if !known || !n.isCounted(r, top) {
+		top, counted := n.countedOwner(r, uid)
+		if !counted {
 			continue
 		}
 		total -= pods
-		if owner := n.owners[top]; owner.Scale {
+		if owner := n.owners[top]; owner.Scale && top == uid {
 			total += owner.Desired
 		}
 	}
 	return total
 }
 
-// isTop reports whether the owner of this owner is not in the index, or counted by its scale: such
-// an owner counts for the pods that it controls itself, since the replicas of an owner of workloads
-// need not be pods.
+// countedOwner returns the top of the chain of a controller of pods, and whether its desired number counts
+// for the rule.
+func (n *namespace) countedOwner(r *ruleset, controller types.UID) (top types.UID, counted bool) {
+	top, known := n.top(controller)
+	switch {
+	case !known:
+		return "", false
+	case n.owners[top].Scale && top != controller:
+		return top, r.covered[controller]
+	default:
+		return top, n.isCounted(r, top)
+	}
+}
+
+// isTop reports whether the owner of this owner is not in the index, or counted by its scale: the
+// replicas of an owner of workloads need not be pods. The replicas of an owner of ReplicaSets are,
+// such as those of a Rollout of Argo: while it changes the numbers of two ReplicaSets, their sum is any number.
 func (n *namespace) isTop(owner Owner) bool {
 	above, known := n.owners[owner.Controller]
-	return !known || above.Scale
+	return !known || above.Scale && !(above.scales() && owner.Kind == kindReplicaSet)
 }
 
 // top returns the last owner of a chain that is in the index. It returns false when the first
@@ -158,6 +199,8 @@ func (n *namespace) top(uid types.UID) (types.UID, bool) {
 	}
 	return "", false
 }
+
+const kindReplicaSet = "ReplicaSet"
 
 // maxOwnerDepth bounds the length of a chain, since owners may form a cycle.
 const maxOwnerDepth = 8
@@ -185,7 +228,7 @@ type controlled struct {
 func (n *namespace) causeOf(controller types.UID) rule.Cause {
 	owner, known := n.owners[controller]
 	switch {
-	case !known || owner.Kind != "ReplicaSet":
+	case !known || owner.Kind != kindReplicaSet:
 		return ""
 	case owner.Controller != "" && owner.Revision < n.newest[owner.Controller]:
 		return rule.CauseRollout

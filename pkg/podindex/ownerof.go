@@ -23,12 +23,13 @@ func OwnerOf(object metav1.Object) (owner Owner, counts bool) {
 	}
 	if controller := metav1.GetControllerOf(object); controller != nil {
 		owner.Controller = controller.UID
+		owner.Above = OwnerName{APIVersion: controller.APIVersion, Kind: controller.Kind, Name: controller.Name}
 	}
 	switch o := object.(type) {
 	case *appsv1.ReplicaSet:
 		// A revision that is missing or not a number counts as the oldest.
 		owner.Revision, _ = strconv.ParseInt(o.Annotations[appsv1alpha1.DeploymentRevisionAnnotationKey], 10, 64)
-		owner.Kind, owner.Desired, owner.TemplateLabels = "ReplicaSet", desiredOf(o), o.Spec.Template.Labels
+		owner.Kind, owner.Desired, owner.TemplateLabels = kindReplicaSet, desiredOf(o), o.Spec.Template.Labels
 	case *appsv1.Deployment:
 		owner.Kind, owner.Desired, owner.TemplateLabels = "Deployment", replicas(o.Spec.Replicas), o.Spec.Template.Labels
 		if owner.Recreates = o.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType; owner.Recreates {

@@ -20,10 +20,10 @@ func (n *namespace) owned(r *ruleset) map[types.UID]int {
 		if controller == "" {
 			continue
 		}
-		top, known := n.top(controller)
+		top, counted := n.countedOwner(r, controller)
 		switch {
-		case known && r.covered[top]:
-		case known && n.isCounted(r, top):
+		case counted && r.covered[top]:
+		case counted:
 			owned[top] = n.owners[top].Desired
 		default:
 			owned[n.topOf(controller)] += pods
@@ -37,7 +37,11 @@ func (n *namespace) owned(r *ruleset) map[types.UID]int {
 func (n *namespace) unreadable(r *ruleset) []Owner {
 	var owners []Owner
 	for controller := range r.byOwner {
-		if owner := n.owners[controller]; owner.Unreadable != "" {
+		owner := n.owners[controller]
+		if owner.Kind == kindReplicaSet {
+			owner = n.owners[owner.Controller]
+		}
+		if owner.Unreadable != "" && !slices.ContainsFunc(owners, func(other Owner) bool { return other.UID == owner.UID }) {
 			owners = append(owners, owner)
 		}
 	}
@@ -45,6 +49,17 @@ func (n *namespace) unreadable(r *ruleset) []Owner {
 		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name), strings.Compare(string(a.UID), string(b.UID)))
 	})
 	return owners
+}
+
+// podsBelow returns the number of selected pods of a workload and of its ReplicaSets.
+func (n *namespace) podsBelow(r *ruleset, top types.UID) int {
+	pods := 0
+	for controller, own := range r.byOwner {
+		if controller == top || n.topOf(controller) == top {
+			pods += own
+		}
+	}
+	return pods
 }
 
 // remembered returns the numbers of pods in a record that still apply: the numbers of
@@ -69,7 +84,7 @@ func (n *namespace) remembered(
 				continue // its desired number has become known
 			}
 			// The record follows the desired number, for when it cannot be read any more.
-			pods, there = n.owners[top].Desired, r.byOwner[top]
+			pods, there = n.owners[top].Desired, n.podsBelow(r, top)
 		}
 		if pods > there || out[owner.UID] {
 			remembered[owner.UID] = pods

@@ -1,9 +1,11 @@
 package podindex_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -137,5 +139,106 @@ func TestControllersOfPodsAreReported(t *testing.T) {
 	}
 	if diff := cmp.Diff([]bool{true, false}, present); diff != "" {
 		t.Errorf("present (-want +got):\n%s", diff)
+	}
+}
+
+// replicaSet returns a ReplicaSet of the Rollout.
+func replicaSet(uid types.UID, desired int) podindex.Owner {
+	set := workload(uid, "rollout", desired)
+	set.Kind, set.Name = "ReplicaSet", string(uid)
+	set.Above = podindex.OwnerName{APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout", Name: "web"}
+	return set
+}
+
+func rollout(desired int) podindex.Owner {
+	return podindex.Owner{UID: "rollout", Namespace: "default", Kind: "Rollout", Name: "web", Scale: true, Desired: desired}
+}
+
+// TestDesiredByTheScaleAboveReplicaSets shows that the numbers of the ReplicaSets do not count, which their
+// controller changes while it rolls.
+func TestDesiredByTheScaleAboveReplicaSets(t *testing.T) {
+	unread, terminating := rollout(0), rollout(8)
+	unread.Uncounted, unread.Unreadable = true, "forbidden"
+	terminating.Terminating = true
+	pods := map[types.UID]int{"old": 8, "new": 2}
+	for name, tc := range map[string]struct {
+		above      podindex.Owner
+		sets       []podindex.Owner
+		recorded   int32
+		desired    int
+		owner      string
+		unreadable int
+	}{
+		"half of the old are to go":      {above: rollout(8), sets: []podindex.Owner{replicaSet("old", 4), replicaSet("new", 2)}, desired: 8, owner: "Rollout"},
+		"both sets are complete":         {above: rollout(8), sets: []podindex.Owner{replicaSet("old", 8), replicaSet("new", 8)}, desired: 8, owner: "Rollout"},
+		"it is scaled in after a permit": {above: rollout(4), recorded: 8, sets: []podindex.Owner{replicaSet("old", 4), replicaSet("new", 2)}, desired: 4, owner: "Rollout"},
+		"it cannot be read":              {above: unread, sets: []podindex.Owner{replicaSet("old", 8), replicaSet("new", 2)}, desired: 10, owner: "ReplicaSet", unreadable: 1},
+		"it is terminating":              {above: terminating, sets: []podindex.Owner{replicaSet("old", 8), replicaSet("new", 2)}, desired: 10, owner: "ReplicaSet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, late := range []bool{false, true} {
+				x := newIndex(t)
+				rule := x.rule("r")
+				if tc.recorded > 0 {
+					rule.Status.Permits = &appsv1alpha1.PermitRecord{Owners: []appsv1alpha1.OwnerPods{{UID: "rollout", Pods: tc.recorded}}}
+				}
+				x.SetRule(rule)
+				if !late {
+					x.SetOwner(tc.above)
+				}
+				for uid, count := range pods {
+					for i := range count {
+						x.put(builders.MakePod(string(uid)+"-"+string(rune('a'+i))).Label("app", "web").Available().Waiting("x", "delete", builders.Epoch).
+							OwnedBy(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: string(uid), UID: uid}).Obj())
+					}
+				}
+				for _, set := range tc.sets {
+					x.SetOwner(set)
+				}
+				x.SetOwner(tc.above)
+				got := x.only()
+				if got.Counts.Desired != tc.desired {
+					t.Errorf("%d desired, want %d", got.Counts.Desired, tc.desired)
+				}
+				if len(got.Unreadable) != tc.unreadable {
+					t.Errorf("unreadable: %v", got.Unreadable)
+				}
+				if kind := got.Waiting[0].Pod.Owner.Kind; kind != tc.owner {
+					t.Errorf("rules see a %s as the owner, want a %s", kind, tc.owner)
+				}
+				if owned := got.Owners["rollout"]; tc.owner == "Rollout" && owned != tc.desired {
+					t.Errorf("%d pods to record, want %d", owned, tc.desired)
+				}
+			}
+		})
+	}
+}
+
+func TestControllersOfReplicaSetsAreReported(t *testing.T) {
+	x := newIndex(t)
+	var reported []string
+	x.WatchControllers(func(controller podindex.Controller, is bool) {
+		if controller.Kind != "ReplicaSet" {
+			reported = append(reported, fmt.Sprint(controller.APIVersion, " ", controller.Kind, " ", controller.Name, " ", controller.UID, " ", is))
+		}
+	})
+	pod := func(set types.UID) *corev1.Pod {
+		return builders.MakePod("of-"+string(set)).Label("app", "web").
+			OwnedBy(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: string(set), UID: set}).Obj()
+	}
+	x.put(pod("old"))
+	x.SetOwner(replicaSet("old", 1))
+	x.SetOwner(replicaSet("new", 1))
+	x.put(pod("new"))
+	x.remove(pod("old"))
+	x.SetOwner(replicaSet("old", 0))
+	deployed := replicaSet("deployed", 1)
+	deployed.Controller, deployed.Above = "deployment", podindex.OwnerName{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
+	x.SetOwner(deployed)
+	x.put(pod("deployed"))
+	x.remove(pod("new"))
+	want := []string{"argoproj.io/v1alpha1 Rollout web rollout true", "argoproj.io/v1alpha1 Rollout web rollout false"}
+	if diff := cmp.Diff(want, reported); diff != "" {
+		t.Errorf("controllers (-want +got):\n%s", diff)
 	}
 }
