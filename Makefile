@@ -27,13 +27,14 @@ GO_DIRS := apis cmd config examples hack pkg policies test
 
 # pkg/ is tested with the race detector, which is too slow for the rest. The sandbox starts
 # children, each of which takes a second under it, and its limits of memory have no meaning
-# there. Suites have targets of their own.
-RACE_PACKAGES = $$(go list ./pkg/... | grep -v /pkg/opa/sandbox)
+# there. The search for absent facts evaluates thousands of inputs in one goroutine. Suites
+# have targets of their own.
+RACE_PACKAGES = $$(go list ./pkg/... | grep -v -e /pkg/opa/sandbox -e /pkg/opa/absence)
 
 # Tests that measure the heap or the time of modules: the race detector multiplies both.
 HEAP_TESTS = ^Test(.*Heap|Hostile)$$
 HEAP_PACKAGES = ./pkg/heapsize ./pkg/loadshed ./pkg/opa
-OTHER_PACKAGES = ./pkg/opa/sandbox $$(go list ./... | grep -v -e /podops/pkg/ -e /test/integration -e /test/processes -e /test/e2e -e /test/hostile -e /test/image -e /test/kvstore -e /test/matrix -e /test/memlimit -e /test/upgrade -e /test/prometheus/live)
+OTHER_PACKAGES = ./pkg/opa/sandbox ./pkg/opa/absence $$(go list ./... | grep -v -e /podops/pkg/ -e /test/integration -e /test/processes -e /test/e2e -e /test/hostile -e /test/image -e /test/kvstore -e /test/matrix -e /test/memlimit -e /test/upgrade -e /test/prometheus/live)
 
 # Packages with property tests. Only their tests have the flag of the number of schedules.
 PROPERTY_PACKAGES = $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/pgregory.net\/rapid/ {print $$1}')
