@@ -1,8 +1,10 @@
 package deferreddelete
 
 import (
+	"slices"
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -58,6 +60,7 @@ const (
 	ReasonOtherPod             Reason = "OtherPod"             // the UID of the request is not the pod's: the API server rejects it
 	ReasonKubernetes           Reason = "Kubernetes"           // a kubelet, the namespace controller, a garbage collector
 	ReasonTaintManager         Reason = "TaintManager"         // a NoExecute taint; the taint manager does not repeat a delete
+	ReasonJobEnded             Reason = "JobEnded"             // its Job has ended, and counts no result of the pod any more
 	ReasonPodGC                Reason = "PodGC"                // the node of the pod is deleted or out of service
 	ReasonPreemption           Reason = "Preemption"           // the scheduler needs the room for a pod of higher priority
 	ReasonKubelet              Reason = "Kubelet"              // the kubelet ended the pod: its node has no resources left
@@ -169,8 +172,10 @@ func (r Review) passes() (Reason, bool) {
 		return ReasonOwnerDeleted, true
 	case r.Actor == ActorSystem:
 		return ReasonKubernetes, true
-	case Operable(r.Pod.Labels):
+	case Operable(r.Pod.Labels) || r.Actor == ActorController && granted(r.Pod.Labels, isAny, appsv1alpha1.OperateLabelPrefix):
 		return ReasonPermitted, true
+	case hasEndedJob(r.Pod):
+		return ReasonJobEnded, true
 	default:
 		return r.excepted()
 	}
@@ -236,15 +241,34 @@ func Disruption(pod *corev1.Pod) (Reason, bool) {
 	return "", false
 }
 
-// Operable reports whether some id on the pod was granted operate: every operation on the pod
-// is allowed now, including its removal.
+// hasEndedJob reports whether the controller of a Job has removed the finalizer by which it counts the pod: its
+// delete follows. A pod that is held would run on, and its result would be lost.
+func hasEndedJob(pod *corev1.Pod) bool {
+	return OwnerKind(pod) == kindJob && !slices.Contains(pod.Finalizers, batchv1.JobTrackingFinalizer)
+}
+
+// Operable reports whether an operation that removes the pod was granted operate: pod-delete, or an id of the
+// type delete. The rules for other types do not permit the removal. The controller of a custom owner replaces
+// pods in operations of its own types.
 func Operable(labels map[string]string) bool {
+	return granted(labels, isRemoval, appsv1alpha1.OperateLabelPrefix)
+}
+
+// granted reports whether an id of some type has a label with one of the prefixes.
+func granted(labels map[string]string, isType func(id, operationType string) bool, prefixes ...string) bool {
 	for key := range labels {
-		if strings.HasPrefix(key, appsv1alpha1.OperateLabelPrefix+"/") {
+		prefix, id, _ := strings.Cut(key, "/")
+		if slices.Contains(prefixes, prefix) && isType(id, labels[appsv1alpha1.OperationTypeLabelPrefix+"/"+id]) {
 			return true
 		}
 	}
 	return false
+}
+
+func isAny(string, string) bool { return true }
+
+func isRemoval(id, operationType string) bool {
+	return id == appsv1alpha1.PodDeleteID || operationType == appsv1alpha1.DeleteOperationType
 }
 
 // IsDeferred reports whether a deferred delete of the pod is in progress.

@@ -45,6 +45,17 @@ func disrupted(status corev1.ConditionStatus, reason string) func(*corev1.Pod) {
 	}
 }
 
+// tracked adds the finalizer by which the controller of a Job counts its pods.
+func tracked(pod *corev1.Pod) { pod.Finalizers = []string{"batch.kubernetes.io/job-tracking"} }
+
+// operates grants operate to an id.
+func operates(id, operationType string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Labels[appsv1alpha1.OperateLabelPrefix+"/"+id] = "1"
+		pod.Labels[appsv1alpha1.OperationTypeLabelPrefix+"/"+id] = operationType
+	}
+}
+
 func TestDecide(t *testing.T) {
 	now := metav1.Now()
 	terminating := func(pod *corev1.Pod) { pod.DeletionTimestamp = &now }
@@ -74,7 +85,7 @@ func TestDecide(t *testing.T) {
 			pod: controlled(ownedBy("apps/v1", "DaemonSet")), review: Review{Actor: ActorOwner}, want: held(Hold, ReasonOwner, ActorOwner),
 		},
 		"the controller of a Job repeats its delete": {
-			pod: controlled(ownedBy("batch/v1", "Job")), review: Review{Actor: ActorOwner}, want: held(Hold, ReasonOwner, ActorOwner),
+			pod: controlled(ownedBy("batch/v1", "Job"), tracked), review: Review{Actor: ActorOwner}, want: held(Hold, ReasonOwner, ActorOwner),
 		},
 		"a client of the eviction API waits": {
 			pod: controlled(), review: Review{Actor: ActorEvictor, Method: MethodEviction}, want: held(Await, ReasonEviction, ActorEvictor),
@@ -106,27 +117,31 @@ func TestDecide(t *testing.T) {
 			want: held(Hold, ReasonPreemption, ActorEvictor),
 		},
 
-		"the scheduler passes":               {pod: controlled(), review: Review{Actor: ActorScheduler}, want: passes(ReasonPreemption)},
-		"a part of Kubernetes passes":        {pod: controlled(), review: Review{Actor: ActorSystem}, want: passes(ReasonKubernetes)},
-		"a delete without grace passes":      {pod: controlled(), review: Review{Actor: ActorClient, Forced: true}, want: passes(ReasonForced)},
-		"two PodDisruptionBudgets pass":      {pod: controlled(), review: Review{Actor: ActorEvictor, Method: MethodEviction, Budgets: 2}, want: passes(ReasonTwoBudgets)},
-		"they do not matter to a delete":     {pod: controlled(), review: Review{Actor: ActorClient, Budgets: 2}, want: requested},
-		"a request for another pod passes":   {pod: controlled(), review: Review{Actor: ActorClient, UID: "earlier"}, want: passes(ReasonOtherPod)},
-		"a pod without the label passes":     {pod: controlled(func(pod *corev1.Pod) { pod.Labels = nil }), review: Review{Actor: ActorClient}, want: passes(ReasonNotControlled)},
-		"another value of it is none":        {pod: controlled(labelled(appsv1alpha1.ControlLabelKey, "yes")), review: Review{Actor: ActorClient}, want: passes(ReasonNotControlled)},
-		"the kubelet's last delete passes":   {pod: controlled(terminating), review: Review{Actor: ActorClient}, want: passes(ReasonTerminating)},
-		"a pod that succeeded passes":        {pod: controlled(phase(corev1.PodSucceeded)), review: Review{Actor: ActorClient}, want: passes(ReasonFinished)},
-		"a pod that failed passes":           {pod: controlled(phase(corev1.PodFailed)), review: Review{Actor: ActorClient}, want: passes(ReasonFinished)},
-		"a mirror pod passes":                {pod: controlled(mirror), review: Review{Actor: ActorClient}, want: passes(ReasonMirrorPod)},
-		"a terminating namespace is emptied": {pod: controlled(), review: Review{Actor: ActorClient, NamespaceTerminating: true}, want: passes(ReasonNamespaceTerminating)},
-		"a pod without its owner passes":     {pod: controlled(), review: Review{Actor: ActorOwner, Owner: OwnerGone}, want: passes(ReasonOwnerDeleted)},
-		"a pod of a deleted owner passes":    {pod: controlled(), review: Review{Actor: ActorOwner, Owner: OwnerTerminating}, want: passes(ReasonOwnerDeleted)},
-		"a pod of a tainted node passes":     {pod: controlled(disrupted(corev1.ConditionTrue, "DeletionByTaintManager")), review: Review{Actor: ActorOwner}, want: passes(ReasonTaintManager)},
-		"a pod of a tainted device passes":   {pod: controlled(disrupted(corev1.ConditionTrue, "DeletionByDeviceTaintManager")), review: Review{Actor: ActorOwner}, want: passes(ReasonTaintManager)},
-		"a pod of a deleted node passes":     {pod: controlled(disrupted(corev1.ConditionTrue, "DeletionByPodGC")), review: Review{Actor: ActorOwner}, want: passes(ReasonPodGC)},
-		"a pod that any id may operate on passes": {
-			pod: controlled(labelled(appsv1alpha1.OperateLabelPrefix+"/collaset", "1")), review: Review{Actor: ActorClient}, want: passes(ReasonPermitted),
+		"the scheduler passes":                                         {pod: controlled(), review: Review{Actor: ActorScheduler}, want: passes(ReasonPreemption)},
+		"a part of Kubernetes passes":                                  {pod: controlled(), review: Review{Actor: ActorSystem}, want: passes(ReasonKubernetes)},
+		"a delete without grace passes":                                {pod: controlled(), review: Review{Actor: ActorClient, Forced: true}, want: passes(ReasonForced)},
+		"two PodDisruptionBudgets pass":                                {pod: controlled(), review: Review{Actor: ActorEvictor, Method: MethodEviction, Budgets: 2}, want: passes(ReasonTwoBudgets)},
+		"they do not matter to a delete":                               {pod: controlled(), review: Review{Actor: ActorClient, Budgets: 2}, want: requested},
+		"a request for another pod passes":                             {pod: controlled(), review: Review{Actor: ActorClient, UID: "earlier"}, want: passes(ReasonOtherPod)},
+		"a pod without the label passes":                               {pod: controlled(func(pod *corev1.Pod) { pod.Labels = nil }), review: Review{Actor: ActorClient}, want: passes(ReasonNotControlled)},
+		"another value of it is none":                                  {pod: controlled(labelled(appsv1alpha1.ControlLabelKey, "yes")), review: Review{Actor: ActorClient}, want: passes(ReasonNotControlled)},
+		"the kubelet's last delete passes":                             {pod: controlled(terminating), review: Review{Actor: ActorClient}, want: passes(ReasonTerminating)},
+		"a pod that succeeded passes":                                  {pod: controlled(phase(corev1.PodSucceeded)), review: Review{Actor: ActorClient}, want: passes(ReasonFinished)},
+		"a pod that failed passes":                                     {pod: controlled(phase(corev1.PodFailed)), review: Review{Actor: ActorClient}, want: passes(ReasonFinished)},
+		"a mirror pod passes":                                          {pod: controlled(mirror), review: Review{Actor: ActorClient}, want: passes(ReasonMirrorPod)},
+		"a terminating namespace is emptied":                           {pod: controlled(), review: Review{Actor: ActorClient, NamespaceTerminating: true}, want: passes(ReasonNamespaceTerminating)},
+		"a pod without its owner passes":                               {pod: controlled(), review: Review{Actor: ActorOwner, Owner: OwnerGone}, want: passes(ReasonOwnerDeleted)},
+		"a pod of a deleted owner passes":                              {pod: controlled(), review: Review{Actor: ActorOwner, Owner: OwnerTerminating}, want: passes(ReasonOwnerDeleted)},
+		"a pod of a tainted node passes":                               {pod: controlled(disrupted(corev1.ConditionTrue, "DeletionByTaintManager")), review: Review{Actor: ActorOwner}, want: passes(ReasonTaintManager)},
+		"a pod of a tainted device passes":                             {pod: controlled(disrupted(corev1.ConditionTrue, "DeletionByDeviceTaintManager")), review: Review{Actor: ActorOwner}, want: passes(ReasonTaintManager)},
+		"a pod of a deleted node passes":                               {pod: controlled(disrupted(corev1.ConditionTrue, "DeletionByPodGC")), review: Review{Actor: ActorOwner}, want: passes(ReasonPodGC)},
+		"a pod that may be deleted passes":                             {pod: controlled(operates("pod-delete", "")), review: Review{Actor: ActorClient}, want: passes(ReasonPermitted)},
+		"a pod that a client of the type delete may operate on passes": {pod: controlled(operates("drain", "delete")), review: Review{Actor: ActorClient}, want: passes(ReasonPermitted)},
+		"a permit for an update permits no delete":                     {pod: controlled(operates("collaset", "update")), review: Review{Actor: ActorClient}, want: requested},
+		"the controller of a custom owner replaces pods in its updates": {
+			pod: controlled(ownedBy("apps.kusionstack.io/v1alpha1", "CollaSet"), operates("collaset", "update")), review: Review{Actor: ActorController}, want: passes(ReasonPermitted),
 		},
+		"a pod of an ended Job passes": {pod: controlled(ownedBy("batch/v1", "Job")), review: Review{Actor: ActorOwner}, want: passes(ReasonJobEnded)},
 
 		"a condition that was reset does not count": {
 			pod: controlled(disrupted(corev1.ConditionFalse, "DeletionByTaintManager")), review: Review{Actor: ActorClient}, want: requested,
@@ -228,7 +243,10 @@ func TestUnguarded(t *testing.T) {
 		"the kubelet":                             {pod: controlled(phase(corev1.PodFailed), disrupted(corev1.ConditionTrue, "TerminationByKubelet")), want: ReasonKubelet},
 		"a pod that waited":                       {pod: ending(labelled(appsv1alpha1.PreCheckLabelPrefix+"/pod-delete", "1")), want: ReasonUnanswered},
 		"a permitted pod is guarded":              {pod: ending(labelled(appsv1alpha1.PreCheckedLabelPrefix+"/pod-delete", "1"))},
-		"an operable pod is guarded":              {pod: ending(labelled(appsv1alpha1.OperateLabelPrefix+"/x", "1"))},
+		"an operable pod is guarded":              {pod: ending(operates("x", "delete"))},
+		"a pod that may be updated only is not":   {pod: ending(operates("x", "update")), want: ReasonUnanswered},
+		"its custom owner replaces it":            {pod: ending(ownedBy("apps.kusionstack.io/v1alpha1", "CollaSet"), operates("x", "update"))},
+		"an ended Job":                            {pod: ending(ownedBy("batch/v1", "Job")), want: ReasonJobEnded},
 		"a terminating namespace is no violation": {pod: ending(), namespaceTerminating: true},
 		"a pod that finished is none":             {pod: ending(phase(corev1.PodSucceeded))},
 		"a pod outside of PodOps is none":         {pod: ending(func(pod *corev1.Pod) { pod.Labels = nil })},

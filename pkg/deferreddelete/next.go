@@ -63,11 +63,12 @@ const (
 	LapseRepeated  Lapse = "NotRepeated"
 	LapseWithdrawn Lapse = "Withdrawn"
 	LapseForgone   Lapse = "Forgone"
+	LapseKept      Lapse = "Kept"
 )
 
 // Lapses returns all lapses.
 func Lapses() []Lapse {
-	return []Lapse{LapseUnwanted, LapseRepeated, LapseWithdrawn, LapseForgone}
+	return []Lapse{LapseUnwanted, LapseRepeated, LapseWithdrawn, LapseForgone, LapseKept}
 }
 
 // Describe returns the lapse, human-readable, for events.
@@ -81,6 +82,8 @@ func (l Lapse) Describe() string {
 		return "the label " + appsv1alpha1.ToDeleteLabelKey + " was removed"
 	case LapseForgone:
 		return "the owner did not delete the pod"
+	case LapseKept:
+		return "its removal was admitted by PodOps and denied by another webhook, a policy or a PodDisruptionBudget"
 	default:
 		return string(l)
 	}

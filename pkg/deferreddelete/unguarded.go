@@ -1,8 +1,6 @@
 package deferreddelete
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -18,7 +16,7 @@ func Removed(pod *corev1.Pod) bool {
 // UnguardedReasons returns the reasons that Unguarded returns.
 func UnguardedReasons() []Reason {
 	return []Reason{
-		ReasonTaintManager, ReasonPodGC, ReasonPreemption, ReasonKubelet, ReasonOwnerDeleted, ReasonForced, ReasonUnanswered,
+		ReasonTaintManager, ReasonPodGC, ReasonPreemption, ReasonKubelet, ReasonOwnerDeleted, ReasonJobEnded, ReasonForced, ReasonUnanswered,
 	}
 }
 
@@ -28,7 +26,7 @@ func UnguardedReasons() []Reason {
 // terminating.
 func Unguarded(pod *corev1.Pod, owner OwnerState, namespaceTerminating bool) (Reason, bool) {
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	if !appsv1alpha1.IsControlled(pod.Labels) || mirror || namespaceTerminating || permitted(pod.Labels) || pod.Spec.NodeName == "" {
+	if !appsv1alpha1.IsControlled(pod.Labels) || mirror || namespaceTerminating || permitted(pod) || pod.Spec.NodeName == "" {
 		return "", false
 	}
 	if reason, ended := endedBy(pod); ended {
@@ -43,6 +41,8 @@ func Unguarded(pod *corev1.Pod, owner OwnerState, namespaceTerminating bool) (Re
 	switch {
 	case owner != OwnerPresent:
 		return ReasonOwnerDeleted, true
+	case hasEndedJob(pod):
+		return ReasonJobEnded, true
 	case pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0:
 		return ReasonForced, true
 	default:
@@ -72,12 +72,12 @@ func endedBy(pod *corev1.Pod) (Reason, bool) {
 	return "", false
 }
 
-// permitted reports whether the PreCheck rules of some id on the pod have passed.
-func permitted(labels map[string]string) bool {
-	for key := range labels {
-		if strings.HasPrefix(key, appsv1alpha1.PreCheckedLabelPrefix+"/") || strings.HasPrefix(key, appsv1alpha1.OperateLabelPrefix+"/") {
-			return true
-		}
+// permitted reports whether the PreCheck rules of an operation have passed that removes the pod. The controller of
+// a custom owner removes pods in operations of its own types.
+func permitted(pod *corev1.Pod) bool {
+	isType := isRemoval
+	if kind := OwnerKind(pod); kind != "" && controllerOf(kind) == "" {
+		isType = isAny
 	}
-	return false
+	return granted(pod.Labels, isType, appsv1alpha1.PreCheckedLabelPrefix, appsv1alpha1.OperateLabelPrefix)
 }

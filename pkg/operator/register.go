@@ -246,11 +246,11 @@ func registerDeferredDeletes(
 			return fmt.Errorf("watching %T: %w", kind, err)
 		}
 	}
-	starter := deferreddelete.NewStarter(mgr.GetClient(), clk)
+	recorder := mgr.GetEventRecorder(eventSource)
+	starter := deferreddelete.NewStarter(mgr.GetClient(), recorder, measured.deletes, clk)
 	if err := starter.SetupWithManager(mgr, options.Workers); err != nil {
 		return fmt.Errorf("setting up the start of deferred deletes: %w", err)
 	}
-	recorder := mgr.GetEventRecorder(eventSource)
 	finisher := deferreddelete.NewFinisher(mgr.GetClient(), mgr.GetAPIReader(), recorder, measured.deletes, clk)
 	if err := finisher.SetupWithManager(mgr, options.Workers); err != nil {
 		return fmt.Errorf("setting up deferred deletes: %w", err)

@@ -129,9 +129,9 @@ var _ = Describe("A delete by the ReplicaSet controller", Label(mainStories), fu
 		Entry("when the pod has failed", func(ctx context.Context, p scenario, pod *corev1.Pod) {
 			Expect(p.admin.Status().Patch(ctx, pod, client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Failed"}}`)))).To(Succeed())
 		}),
-		Entry("when an operation may run on the pod", func(ctx context.Context, p scenario, pod *corev1.Pod) {
+		Entry("when an operation that deletes the pod may run on it", func(ctx context.Context, p scenario, pod *corev1.Pod) {
 			p.label(ctx, pod, approvedLabel, "true")
-			p.begin(ctx, pod, "updater", "update")
+			p.begin(ctx, pod, "updater", "delete")
 			Eventually(ctx, p.seeing(pod.Name)).Should(expect.BeOperable("updater"))
 		}),
 		Entry("when the pod is no longer controlled", func(ctx context.Context, p scenario, pod *corev1.Pod) {

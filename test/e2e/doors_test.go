@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"os/exec"
 	"strings"
 
@@ -126,7 +127,17 @@ var _ = Describe("A request to remove a pod", Label(mainStories), func() {
 			p.approveAll(ctx, p.list(ctx))
 			pod := p.get(ctx, "web-00")
 			Eventually(ctx, func(ctx context.Context) error { return p.admin.Delete(ctx, pod) }).Should(expect.BeRefused(422, "not here"))
-			Eventually(ctx, p.seeing("web-00")).WithTimeout(4 * patience).Should(And(expect.BeAvailable(), expect.HaveNoLifecycle(), HaveField("UID", pod.UID)))
+			Eventually(ctx, p.seeing("web-00")).WithTimeout(patience).Should(And(expect.BeAvailable(), expect.HaveNoLifecycle(), HaveField("UID", pod.UID)))
+		})
+
+		It("waits for the rules of deletes while an operation of another type may run", func(ctx context.Context) {
+			p.pods(ctx, 1, nil)
+			p.skipRules(ctx, p.get(ctx, "web-00"), "approved")
+			p.begin(ctx, p.get(ctx, "web-00"), "updater", "update")
+			Eventually(ctx, p.seeing("web-00")).Should(expect.BeOperable("updater"))
+			p.skipRules(ctx, p.get(ctx, "web-00"))
+			Expect(p.refusedDelete(ctx, "web-00")).To(ContainSubstring("web/approved withholds it"))
+			Expect(p.list(ctx)).To(HaveLen(1))
 		})
 
 		It("is cancelled by the undo of its operation", func(ctx context.Context) {
@@ -378,6 +389,14 @@ func (p scenario) denyDeletes(ctx context.Context) {
 	}
 	// The API server compiles the policy a moment later.
 	Eventually(ctx, func(ctx context.Context) error { return p.admin.Delete(ctx, p.list(ctx)[0], client.DryRunAll, forced) }).Should(expect.BeRefused(422, "not here"))
+}
+
+// skipRules makes a pod skip rules.
+func (p scenario) skipRules(ctx context.Context, pod *corev1.Pod, names ...string) {
+	GinkgoHelper()
+	value, err := json.Marshal(map[string][]string{"skipRules": names})
+	Expect(err).NotTo(HaveOccurred())
+	p.patch(ctx, pod, `{"metadata":{"annotations":{%q:%q}}}`, appsv1alpha1.SkipRulesAnnotationKey, value)
 }
 
 // haveRecord matches a pod whose pending delete is of a class of clients; empty: it has none.

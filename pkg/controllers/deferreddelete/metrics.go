@@ -21,12 +21,12 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 		cancelled: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "podops_deletes_cancelled_total",
 			Help: "Held deletes and evictions that PodOps has cancelled: the owner needs the pod again (Unwanted), the request was not repeated (NotRepeated), " +
-				"the label to-delete was removed (Withdrawn), or the owner did not delete " +
-				"the pod although it might (Forgone). Holds that maxHold ends are counted by podops_holds_expired_total.",
+				"the label to-delete was removed (Withdrawn), the owner did not delete " +
+				"the pod although it might (Forgone), or another webhook, a policy or a PodDisruptionBudget denied its removal (Kept). Holds that maxHold ends are counted by podops_holds_expired_total.",
 		}, []string{"reason"}),
 		unguarded: metricseries.NewNamespaceCounter(prometheus.CounterOpts{
 			Name: "podops_deletes_unguarded_total",
-			Help: "Pods that were removed although an enforced rule had not permitted it: TaintManager, PodGC, Preemption, Kubelet, OwnerDeleted, Forced, " +
+			Help: "Pods that were removed although an enforced rule had not permitted it: TaintManager, PodGC, Preemption, Kubelet, OwnerDeleted, JobEnded, Forced, " +
 				"or Unanswered (no manager answered). After a restart, pods that are terminating then may count twice.",
 		}, "reason", unguardedReasons()),
 	}

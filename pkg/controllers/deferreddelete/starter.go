@@ -10,7 +10,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -46,6 +48,14 @@ const (
 	// repeated.
 	deferredBytes = 6 << 20
 
+	// removedAfter is the time within which the API server removes a pod whose removal it has admitted. A
+	// pod that is there after it was kept by another webhook, a policy or its PodDisruptionBudget.
+	removedAfter = 3 * time.Second
+
+	// admittedBytes bounds the memory of admitted requests. A pod that is not in it goes back into service
+	// when its request lapses.
+	admittedBytes = 1 << 20
+
 	// deferralSize is the size of a deferral with its key, besides the texts in them.
 	deferralSize = 160
 )
@@ -59,9 +69,21 @@ type Starter struct {
 	// started has the pods as stored by the requests that began their lifecycles.
 	started *podwriter.Versions
 
+	// admitted has the pods whose removal was admitted, by their UIDs.
+	admitted *fairshare.Cache[types.NamespacedName, admission]
+
+	recorder events.EventRecorder
+	metrics  *Metrics
+
 	mu       sync.Mutex
 	queue    workqueue.TypedRateLimitingInterface[reconcile.Request]
 	deferred *fairshare.Cache[types.NamespacedName, deferral]
+}
+
+// admission is a request for a prepared pod that was admitted.
+type admission struct {
+	uid types.UID
+	at  time.Time
 }
 
 type deferral struct {
@@ -71,9 +93,10 @@ type deferral struct {
 }
 
 // NewStarter returns a Starter. c reads controlled pods and ReplicaSets from a cache.
-func NewStarter(c client.Client, clk clock.PassiveClock) *Starter {
+func NewStarter(c client.Client, recorder events.EventRecorder, metrics *Metrics, clk clock.PassiveClock) *Starter {
 	return &Starter{
-		client: c, owners: owners{reader: replicasetpods.Reader{Reader: c}}, clock: clk,
+		client: c, owners: owners{reader: replicasetpods.Reader{Reader: c}}, clock: clk, recorder: recorder, metrics: metrics,
+		admitted: fairshare.NewCache[types.NamespacedName, admission](admittedBytes),
 		deferred: fairshare.NewCache[types.NamespacedName, deferral](deferredBytes), started: podwriter.NewVersions(startedTTL),
 	}
 }
@@ -90,6 +113,17 @@ func (s *Starter) Defer(pod types.NamespacedName, uid types.UID, request deferre
 	kept := s.deferred.Add(pod.Namespace, pod, deferral{uid: uid, request: request, since: s.clock.Now()}, int64(bytes))
 	if kept && s.queue != nil {
 		s.queue.Add(reconcile.Request{NamespacedName: pod})
+	}
+}
+
+// Admitted records that the removal of a pod was admitted. It never blocks.
+func (s *Starter) Admitted(pod types.NamespacedName, uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	bytes := deferralSize + len(pod.Namespace) + len(pod.Name) + len(uid)
+	kept := s.admitted.Add(pod.Namespace, pod, admission{uid: uid, at: s.clock.Now()}, int64(bytes))
+	if kept && s.queue != nil {
+		s.queue.AddAfter(reconcile.Request{NamespacedName: pod}, removedAfter)
 	}
 }
 
@@ -117,9 +151,13 @@ func (s *Starter) start(_ context.Context, queue workqueue.TypedRateLimitingInte
 // For the controller of a ReplicaSet, which deletes another pod each time, it begins only if
 // the ReplicaSet has a surplus of pods beyond the deletes in progress.
 func (s *Starter) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	left, err := s.undoKept(ctx, req.NamespacedName)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
 	recorded, ok := s.deferred.Get(req.NamespacedName)
 	if !ok {
-		return reconcile.Result{}, nil
+		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	pod := &corev1.Pod{}
 	if err := s.client.Get(ctx, req.NamespacedName, pod); err != nil {
@@ -148,6 +186,39 @@ func (s *Starter) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	}
 	s.deferred.Remove(req.NamespacedName)
 	return reconcile.Result{}, nil
+}
+
+// undoKept ends the lifecycle of a pod whose removal was admitted and did not follow: the pod goes back into
+// service. It returns how soon that is due. A conflict means that the pod has changed, and may be terminating.
+func (s *Starter) undoKept(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+	admitted, ok := s.admitted.Get(key)
+	if !ok {
+		return 0, nil
+	}
+	if left := removedAfter - s.clock.Since(admitted.at); left > 0 {
+		return left, nil
+	}
+	s.admitted.Remove(key)
+	pod := &corev1.Pod{}
+	if err := s.client.Get(ctx, key, pod); err != nil {
+		return 0, client.IgnoreNotFound(err)
+	}
+	if pod.UID != admitted.uid || pod.DeletionTimestamp != nil || !deferreddelete.Heard(pod) || !deferreddelete.Operable(pod.Labels) {
+		return 0, nil
+	}
+	undone := pod.DeepCopy()
+	undone.Labels[appsv1alpha1.UndoOperationTypeLabelPrefix+"/"+appsv1alpha1.PodDeleteID] = appsv1alpha1.DeleteOperationType
+	delete(undone.Annotations, appsv1alpha1.PendingDeleteAnnotationKey)
+	err := s.client.Patch(ctx, undone, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
+	switch {
+	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
+		return 0, nil // the request lapses if the pod stays
+	case err != nil:
+		return 0, fmt.Errorf("undoing the delete of pod %s: %w", key, err)
+	}
+	s.metrics.lapsed(deferreddelete.LapseKept)
+	s.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteUndone, "Undo", "%s", deferreddelete.LapseKept.Describe())
+	return 0, nil
 }
 
 // mayBegin reports whether a request begins a lifecycle or joins it. Only the controllers of

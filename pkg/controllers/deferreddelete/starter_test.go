@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -78,7 +79,7 @@ func TestBegin(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := newCluster(t, tc.objects...)
-			b := NewStarter(w.cache, w.clock)
+			b := NewStarter(w.cache, w.recorder, w.metrics, w.clock)
 			result := deferAndReconcile(t, b, "web-0")
 			if diff := cmp.Diff(tc.want, w.sent()); diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)
@@ -95,7 +96,7 @@ func TestBegin(t *testing.T) {
 
 func TestADeferredDeleteExpires(t *testing.T) {
 	w := newCluster(t, newSet(1), serving("web-0"))
-	b := NewStarter(w.cache, w.clock)
+	b := NewStarter(w.cache, w.recorder, w.metrics, w.clock)
 	deferAndReconcile(t, b, "web-0")
 	w.clock.Step(deferredTTL + time.Second)
 	result, err := b.Reconcile(t.Context(), requestFor("web-0"))
@@ -106,7 +107,7 @@ func TestADeferredDeleteExpires(t *testing.T) {
 
 func TestARepeatedDeleteSendsNothingBeforeTheCacheShowsTheFirst(t *testing.T) {
 	w := newCluster(t, newSet(0), serving("web-0"))
-	b := NewStarter(w.cache, w.clock)
+	b := NewStarter(w.cache, w.recorder, w.metrics, w.clock)
 	deferAndReconcile(t, b, "web-0")
 	w.sent()
 	w.clock.Step(time.Second)
@@ -136,7 +137,7 @@ func TestErrorsOfStarter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newCluster(t, newSet(0), serving("web-0"))
 			w.err = tc.err
-			b := NewStarter(w.cache, w.clock)
+			b := NewStarter(w.cache, w.recorder, w.metrics, w.clock)
 			b.Defer(types.NamespacedName{Namespace: "default", Name: "web-0"}, "web-0-uid", byOwner)
 			_, err := b.Reconcile(t.Context(), requestFor("web-0"))
 			if !errors.Is(err, tc.want) {
@@ -151,7 +152,7 @@ func TestErrorsOfStarter(t *testing.T) {
 
 // TestDefersBeforeTheStart matters because webhooks serve before controllers start.
 func TestDefersBeforeTheStart(t *testing.T) {
-	b := NewStarter(nil, newCluster(t).clock)
+	b := NewStarter(nil, nil, nil, newCluster(t).clock)
 	const deletes = 5
 	for i := range deletes {
 		b.Defer(types.NamespacedName{Namespace: "default", Name: fmt.Sprint(i)}, "u", byOwner)
@@ -172,7 +173,7 @@ func TestDefersBeforeTheStart(t *testing.T) {
 
 // TestAFloodOfDeletesIsBounded shows that the flood of a namespace displaces only its own deletes.
 func TestAFloodOfDeletesIsBounded(t *testing.T) {
-	b := NewStarter(nil, newCluster(t).clock)
+	b := NewStarter(nil, nil, nil, newCluster(t).clock)
 	other := types.NamespacedName{Namespace: "other", Name: "web-0"}
 	b.Defer(other, "u", byOwner)
 	last := types.NamespacedName{}
@@ -212,7 +213,7 @@ func TestBeginForOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newCluster(t, newSet(1), tc.pod)
-			b := NewStarter(w.cache, w.clock)
+			b := NewStarter(w.cache, w.recorder, w.metrics, w.clock)
 			for _, request := range tc.requests {
 				b.Defer(types.NamespacedName{Namespace: "default", Name: "web-0"}, "web-0-uid", request)
 			}
@@ -229,6 +230,64 @@ func TestBeginForOthers(t *testing.T) {
 			}
 			if len(sent) != 1 || !strings.Contains(sent[0], fmt.Sprintf(`\"actor\":\"%s\"`, tc.want)) {
 				t.Errorf("sent %v, want a record of %s", sent, tc.want)
+			}
+		})
+	}
+}
+
+// TestAPodWhoseRemovalIsDenied shows that a pod goes back into service when PodOps has admitted its removal and
+// something else has denied it.
+func TestAPodWhoseRemovalIsDenied(t *testing.T) {
+	prepared := func() *corev1.Pod {
+		return recorded(owned("web-0").Allowed(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType).Obj(),
+			deferreddelete.Request{Method: deferreddelete.MethodEviction, Actor: deferreddelete.ActorEvictor})
+	}
+	changed := func(change func(*corev1.Pod)) *corev1.Pod {
+		pod := prepared()
+		change(pod)
+		return pod
+	}
+	for name, tc := range map[string]struct {
+		pod   *corev1.Pod // nil: it is gone
+		after time.Duration
+		again time.Duration
+		want  bool
+	}{
+		"it is still there":           {pod: prepared(), after: removedAfter, want: true},
+		"the API server has a moment": {pod: prepared(), after: time.Second, again: removedAfter - time.Second},
+		"it is gone":                  {after: removedAfter},
+		"another pod has its name":    {pod: changed(func(pod *corev1.Pod) { pod.UID = "later" }), after: removedAfter},
+		"it is removed": {pod: changed(func(pod *corev1.Pod) {
+			pod.DeletionTimestamp, pod.Finalizers = &metav1.Time{Time: start}, []string{"x"}
+		}), after: removedAfter},
+		"it is the owner that removes it":  {pod: granted("web-0"), after: removedAfter},
+		"its lifecycle was undone already": {pod: serving("web-0"), after: removedAfter},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := []client.Object{newSet(1)}
+			if tc.pod != nil {
+				objects = append(objects, tc.pod)
+			}
+			w := newCluster(t, objects...)
+			b := NewStarter(w.cache, w.recorder, w.metrics, w.clock)
+			b.Admitted(types.NamespacedName{Namespace: "default", Name: "web-0"}, "web-0-uid")
+			w.clock.Step(tc.after)
+			result, err := b.Reconcile(t.Context(), requestFor("web-0"))
+			if err != nil || result.RequeueAfter != tc.again {
+				t.Fatalf("got %v, %v, want again after %s", result, err, tc.again)
+			}
+			sent := w.sent()
+			if !tc.want {
+				if len(sent) > 0 {
+					t.Errorf("sent %v", sent)
+				}
+				return
+			}
+			if len(sent) != 1 || !strings.Contains(sent[0], `"undo-operation-type/pod-delete":"delete"`) || !strings.Contains(sent[0], `"resourceVersion":`) {
+				t.Errorf("sent %v, want the undo of this version", sent)
+			}
+			if diff := cmp.Diff([]string{EventDeleteUndone}, w.events()); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -26,6 +26,9 @@ import (
 // Deferrer begins the lifecycle of a pod for a delete or an eviction. It must not block.
 type Deferrer interface {
 	Defer(pod types.NamespacedName, uid types.UID, request deferreddelete.Request)
+
+	// Admitted records that a request for a prepared pod was admitted: the pod is about to be removed.
+	Admitted(pod types.NamespacedName, uid types.UID)
 }
 
 // DeferOptions configure the webhooks of deletes and evictions.
@@ -117,6 +120,9 @@ func (d *reviewer) answer(
 	}
 	end := d.end(ctx, req, reviewed, request, decision)
 	d.reviews.WithLabelValues(string(method), string(end.outcome), string(end.reason)).Inc()
+	if end.reason == deferreddelete.ReasonPermitted && !reviewed.DryRun && !reviewed.Forgeable {
+		d.deferrer.Admitted(client.ObjectKeyFromObject(pod), pod.UID)
+	}
 	if end.outcome != deferreddelete.Allow {
 		ctrllog.FromContext(ctx).V(1).Info("Delete held", "method", method, "reason", end.reason, "user", req.UserInfo.Username)
 	}

@@ -33,6 +33,8 @@ func (p *deferrals) Defer(_ types.NamespacedName, uid types.UID, request deferre
 	*p = append(*p, fmt.Sprintf("%s %s %s", uid, request.Method, request.Actor))
 }
 
+func (p *deferrals) Admitted(types.NamespacedName, types.UID) {}
+
 // reviewsOf returns a new metric of reviews.
 func reviewsOf(t *testing.T) *prometheus.CounterVec {
 	t.Helper()
@@ -97,7 +99,8 @@ func TestDeleteDeferrer(t *testing.T) {
 			pod: owned().Namespace("unknown").Obj(), wantDeferred: true, want: deferrals{"web-0-uid Delete Owner"},
 		},
 		"a pod that may be operated on passes":       {pod: owned().Allowed("pod-delete", "delete").Obj()},
-		"a pod that another id operates on passes":   {pod: owned().Allowed("a", "update").Obj()},
+		"a pod that is deleted by another id passes": {pod: owned().Allowed("a", "delete").Obj()},
+		"a pod that another id updates is deferred":  {pod: owned().Allowed("a", "update").Obj(), wantDeferred: true, want: deferrals{"web-0-uid Delete Owner"}},
 		"a pod without the control label passes":     {pod: owned().Uncontrolled().Obj()},
 		"a terminating pod passes":                   {pod: owned().Terminating(builders.Epoch).Obj()},
 		"a pod that succeeded passes":                {pod: owned().Phase(corev1.PodSucceeded).Obj()},

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +19,6 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
-	"github.com/podops-dev/podops/pkg/webhooks/review"
 )
 
 // EvictionDeferrer is the validating webhook of evictions. An eviction does not pass the admission
@@ -41,10 +41,7 @@ func (d *EvictionDeferrer) Handle(ctx context.Context, req admission.Request) ad
 	if err := json.Unmarshal(req.Object.Raw, eviction); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding eviction: %w", err))
 	}
-	pod, err := d.evicted(ctx, types.NamespacedName{Namespace: req.Namespace, Name: req.Name})
-	if err != nil {
-		return review.TooManyRequests("PodOps cannot read the pod: try again")
-	}
+	pod := d.evicted(ctx, types.NamespacedName{Namespace: req.Namespace, Name: req.Name})
 	if pod == nil {
 		return admission.Allowed("")
 	}
@@ -55,24 +52,27 @@ func (d *EvictionDeferrer) Handle(ctx context.Context, req admission.Request) ad
 	return d.answer(ctx, req, pod, deferreddelete.MethodEviction, options)
 }
 
-// evicted returns the pod of an eviction, nil if it does not exist or is not controlled. The cache has
-// controlled pods only, and may be behind: a pod that it does not have is read from the API server, unless
-// anyone may have sent the review.
-func (d *EvictionDeferrer) evicted(ctx context.Context, key types.NamespacedName) (*corev1.Pod, error) {
+// readTimeout bounds the read of a pod that the cache does not have: the pod may be of anyone.
+const readTimeout = 2 * time.Second
+
+// evicted returns the pod of an eviction, nil if it does not exist, is not controlled or cannot be read. The
+// cache has controlled pods only, and may be behind: a pod that it does not have is read from the API server,
+// unless anyone may have sent the review. Almost all of these pods are not controlled, so an error does not
+// hold the eviction.
+func (d *EvictionDeferrer) evicted(ctx context.Context, key types.NamespacedName) *corev1.Pod {
 	pod := &corev1.Pod{}
 	if d.reader.Get(ctx, key, pod) == nil {
-		return pod, nil
+		return pod
 	}
 	if !clientauth.Verified(ctx) {
-		return nil, nil
+		return nil
 	}
-	if err := d.apiReader.Get(ctx, key, pod); err != nil {
-		return nil, client.IgnoreNotFound(err)
+	bounded, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	if err := d.apiReader.Get(bounded, key, pod); err != nil || !appsv1alpha1.IsControlled(pod.Labels) {
+		return nil
 	}
-	if !appsv1alpha1.IsControlled(pod.Labels) {
-		return nil, nil
-	}
-	return pod, nil
+	return pod
 }
 
 // budgets returns how many PodDisruptionBudgets select the pod; 0 if the cache cannot be read.

@@ -94,11 +94,11 @@ func TestAnEvictionOfAPodThatTheCacheDoesNotHave(t *testing.T) {
 		wantHeld   bool
 		wantPassed bool // to the Deferrer
 	}{
-		"a controlled pod is held":                   {stored: owned().Obj(), wantReads: 1, wantHeld: true, wantPassed: true},
-		"a pod that does not exist passes":           {wantReads: 1},
-		"a pod that is not controlled passes":        {stored: owned().Uncontrolled().Obj(), wantReads: 1},
-		"a pod that cannot be read is evicted later": {stored: owned().Obj(), err: unavailable, wantReads: 1, wantHeld: true},
-		"a review that anyone may have sent passes":  {stored: owned().Obj(), unverified: true},
+		"a controlled pod is held":                  {stored: owned().Obj(), wantReads: 1, wantHeld: true, wantPassed: true},
+		"a pod that does not exist passes":          {wantReads: 1},
+		"a pod that is not controlled passes":       {stored: owned().Uncontrolled().Obj(), wantReads: 1},
+		"a pod that cannot be read passes":          {stored: owned().Obj(), err: unavailable, wantReads: 1},
+		"a review that anyone may have sent passes": {stored: owned().Obj(), unverified: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			others := []client.Object{newSet(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}}

@@ -47,6 +47,8 @@ type changing struct {
 	after  time.Duration
 	change func(ctx context.Context, c client.Client) error
 	wait   sync.WaitGroup
+
+	admitted int
 }
 
 func (c *changing) Defer(types.NamespacedName, types.UID, deferreddelete.Request) {
@@ -57,6 +59,8 @@ func (c *changing) Defer(types.NamespacedName, types.UID, deferreddelete.Request
 		}
 	})
 }
+
+func (c *changing) Admitted(types.NamespacedName, types.UID) { c.admitted++ }
 
 func cacheOf(t *testing.T, objects ...client.Object) client.Client {
 	t.Helper()
@@ -109,6 +113,9 @@ func TestARequestWaitsForItsPod(t *testing.T) {
 					t.Errorf("it waited for %s, want at most %s", took, tc.within)
 				}
 				deferrer.wait.Wait()
+				if wanted := name == "the pod may be operated on"; (deferrer.admitted == 1) != wanted {
+					t.Errorf("recorded %d times as admitted, want %t", deferrer.admitted, wanted)
+				}
 			})
 		})
 	}
@@ -199,5 +206,7 @@ func TestWaitsAreBounded(t *testing.T) {
 
 // nowhere drops requests.
 type nowhere struct{}
+
+func (nowhere) Admitted(types.NamespacedName, types.UID) {}
 
 func (nowhere) Defer(types.NamespacedName, types.UID, deferreddelete.Request) {}
