@@ -187,6 +187,7 @@ func (e *Evaluator) Evaluate(ctx context.Context, t *Turn, snapshot Snapshot) Ev
 			continue
 		}
 		candidate := candidates[request.Key()]
+		candidate.With = withPod(snapshot.Rules, request)
 		candidate.Budgets, candidate.Missed = budgetsOf[request.Pod.UID], snapshot.state.missed[request.Pod.UID]
 		w.candidates = append(w.candidates, *candidate)
 	}
@@ -236,6 +237,23 @@ func (w *evaluating) openBudgets(snapshot Snapshot) map[types.UID][]string {
 		}
 	}
 	return budgetsOf
+}
+
+// withPod returns the numbers of available pods that go with the pod of a request, by the budget that counts
+// them; nil if none do.
+func withPod(views []podindex.RuleView, request rule.Request) map[string]int {
+	var with map[string]int
+	for _, view := range views {
+		pods := view.With[request.Pod.UID]
+		if pods == 0 || request.Stage != appsv1alpha1.StagePreCheck {
+			continue
+		}
+		if with == nil {
+			with = map[string]int{}
+		}
+		with[view.Object.Name] = pods
+	}
+	return with
 }
 
 // environmentOf returns the environment of the rules of a PodTransitionRule: the facts beyond the pod of
@@ -297,7 +315,7 @@ func (w *evaluating) fileVerdict(work *ruleWork, request rule.Request, verdict r
 		w.waive(w.turn, request, rule.Waiver{
 			Rule: prepared.id, Code: cmp.Or(verdict.Code, rule.CodeUndefined), Exception: exception, Reason: reason,
 		})
-	case verdict.Outcome == rule.NeedsSlot:
+	case verdict.Outcome == rule.NeedsSlot || verdict.Outcome == rule.Passed && work.needsSlots(request):
 		candidate.Needs = append(candidate.Needs, prepared.id)
 		waiveNeed(candidate, prepared.id, exception)
 	case verdict.Outcome != rule.Passed && prepared.enforced():
@@ -309,6 +327,13 @@ func (w *evaluating) fileVerdict(work *ruleWork, request rule.Request, verdict r
 			waiveNeed(candidate, prepared.id, exception)
 		}
 	}
+}
+
+// needsSlots reports whether the rule is an enforced availability rule that applies to a request, and available
+// pods go with its pod. A rule passes a pod that is itself unavailable.
+func (e *Rule) needsSlots(request rule.Request) bool {
+	return e.prepared.budget() && e.ruleset.View.With[request.Pod.UID] > 0 && request.Stage == appsv1alpha1.StagePreCheck &&
+		rule.ScopeOf(e.prepared.spec).Applies(request.Type, request.Pod.Labels, request.Pod.SkipRules)
 }
 
 // retryIn has the rules evaluated again after a delay, unless that happens sooner; 0 changes nothing.

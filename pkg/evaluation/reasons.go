@@ -2,6 +2,7 @@ package evaluation
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // reasonOf returns a verdict as a message with numbers. Events, status and the annotation on the pod all
@@ -26,6 +28,10 @@ func reasonOf(
 	}
 	if code == rule.CodeNoRoom && capacity != nil {
 		reason.Numbers = &rule.Numbers{Needed: 1, Have: capacity.Slots, Limit: limitOf(*capacity)}
+		if with := ruleView.With[request.Pod.UID]; with > 0 {
+			reason.Numbers.Needed += with
+			reason.Message = text.Cut(fmt.Sprintf("%d pods that go with it become unavailable, too: %s", with, reason.Message), rule.MaxMessageBytes)
+		}
 		reason.BlockingPods = ruleView.Unavailable
 	}
 	return reason

@@ -32,8 +32,9 @@ func (b *openBudget) rememberOwner(pod *rule.PodFact) {
 }
 
 // full reports whether the record has no entry left for the pod, or for its workload.
-func (b *openBudget) full(pod *rule.PodFact) bool {
-	if !b.mustRecord(pod) || hasUID(b.live, pod.UID) {
+func (b *openBudget) full(c Candidate) bool {
+	pod := c.Request.Pod
+	if !b.mustRecord(c) || hasUID(b.live, pod.UID) {
 		return false
 	}
 	_, known := b.remembered[pod.Owner.UID]

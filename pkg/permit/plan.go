@@ -84,6 +84,10 @@ type Candidate struct {
 	// own permit.
 	Rechecked []rule.RuleID
 
+	// With are the numbers of available pods that go with the pod, by the budget (Budget.Ruleset) that
+	// counts them. A permit takes their slots as well, and is one permit: all of them, or none.
+	With map[string]int
+
 	// Missed is the number of successive rounds without a turn for the pod (Plan.Missed).
 	Missed int
 }
@@ -188,7 +192,8 @@ func newAllocation(budgets []Budget, recheck Recheck, now time.Time) *allocation
 	}
 	for _, b := range budgets {
 		a.budgets[b.Ruleset] = &openBudget{
-			slots: maps.Clone(b.Slots), live: b.Live, reserved: maps.Clone(b.Live), changed: b.Inherited,
+			ruleset: b.Ruleset,
+			slots:   maps.Clone(b.Slots), live: b.Live, reserved: maps.Clone(b.Live), changed: b.Inherited,
 			owners: b.Owners, remembered: maps.Clone(b.Remembered),
 			disruption: b.Disruption, rechecked: b.Sequential, keepsRecent: b.KeepsRecent, recent: slices.Clip(b.Recent),
 		}
@@ -300,8 +305,8 @@ func (a *allocation) deny(c Candidate) (Denial, bool) {
 	return a.rechecked(c)
 }
 
-// lacking returns the first rule that has no slot for the request. A pod that is unavailable needs
-// no slot, and a reserved pod already has its slot, as long as the rule does not have too few pods
+// lacking returns the first rule that has too few slots for the request. A pod that is unavailable needs
+// no slot, unless available pods go with it, and a reserved pod already has its slot, as long as the rule does not have too few pods
 // without it. A full record denies every pod that it would have to hold: the rule name is empty
 // then, and the remaining pods follow in the next batch.
 func (a *allocation) lacking(c Candidate) (rule.RuleID, bool) {
@@ -311,18 +316,18 @@ func (a *allocation) lacking(c Candidate) (rule.RuleID, bool) {
 		if !ok && pod.Available {
 			return need, true
 		}
-		if !ok || !b.takes(pod) {
+		if !ok || b.size(c) == 0 {
 			continue
 		}
 		slots := b.slots[need.Rule]
-		if slots >= 0 && (slots > 0 || hasUID(b.live, pod.UID)) || a.waives(c, noRoom(c, need)) {
+		if slots >= 0 && (slots >= b.size(c) || hasUID(b.live, pod.UID)) || a.waives(c, noRoom(c, need)) {
 			continue
 		}
 		return need, true
 	}
 	for _, name := range c.Budgets {
 		b, ok := a.budgets[name]
-		if ok && b.full(pod) {
+		if ok && b.full(c) {
 			return rule.RuleID{Ruleset: types.NamespacedName{Namespace: pod.Namespace, Name: name}}, true
 		}
 	}
@@ -353,16 +358,16 @@ func (a *allocation) commit(c Candidate) {
 	for _, name := range c.Budgets {
 		b, ok := a.budgets[name]
 		if ok && b.disruption {
-			b.disrupt(pod)
+			b.disrupt(c)
 		}
-		if !ok || !b.mustRecord(pod) {
+		if !ok || !b.mustRecord(c) {
 			continue
 		}
 		if a.plan.NeedsRecords == nil {
 			a.plan.NeedsRecords = map[types.UID][]string{}
 		}
 		a.plan.NeedsRecords[pod.UID] = append(a.plan.NeedsRecords[pod.UID], name)
-		b.commit(pod, a.now)
+		b.commit(c, a.now)
 	}
 }
 

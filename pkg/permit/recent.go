@@ -17,18 +17,17 @@ import (
 // behind, so that usually no further write is needed.
 const renewAfter = 10 * time.Second
 
-// commit reserves a pod, and its slots if it is available.
-func (b *openBudget) commit(pod *rule.PodFact, now time.Time) {
+// commit reserves a pod, and the slots that its permit takes.
+func (b *openBudget) commit(c Candidate, now time.Time) {
+	pod := c.Request.Pod
 	b.rememberOwner(pod)
 	if hasUID(b.live, pod.UID) {
 		b.renew(pod.Name, now)
 		return
 	}
-	if pod.Available {
-		b.newlyReserved++
-		for rule := range b.slots {
-			b.slots[rule]--
-		}
+	b.newlyReserved += b.size(c)
+	for rule := range b.slots {
+		b.slots[rule] -= b.size(c)
 	}
 	if b.reserved == nil {
 		b.reserved = map[types.UID]appsv1alpha1.ReservedPod{}

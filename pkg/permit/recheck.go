@@ -23,8 +23,8 @@ type Committed struct {
 	Pods map[types.UID]bool
 
 	// Reserved is added to rule.Counts.Reserved of the PodTransitionRule of the rule: the
-	// available pods that this round reserved under it, less the candidate if it is reserved
-	// itself. So it may be -1.
+	// available pods that this round reserved under it, less the candidate and the pods
+	// that go with it if it is reserved itself. So it may be below 0.
 	Reserved int
 
 	// Permits are all that the rule sees, oldest first: Budget.Recent, and the permits that this
@@ -40,7 +40,7 @@ func (a *allocation) rechecked(c Candidate) (Denial, bool) {
 	for _, id := range c.Rechecked {
 		verdict, reached := rule.Verdict{}, false
 		if a.recheck != nil {
-			verdict, reached = a.recheck(id, c.Request, a.committedFor(id, c.Request.Pod))
+			verdict, reached = a.recheck(id, c.Request, a.committedFor(id, c))
 		}
 		if reached {
 			a.first = cmp.Or(a.first, c.Request.Pod.UID)
@@ -55,8 +55,8 @@ func (a *allocation) rechecked(c Candidate) (Denial, bool) {
 	return Denial{}, false
 }
 
-func (a *allocation) committedFor(rule rule.RuleID, pod *rule.PodFact) Committed {
-	committed := Committed{Pods: a.committed}
+func (a *allocation) committedFor(rule rule.RuleID, c Candidate) Committed {
+	committed, pod := Committed{Pods: a.committed}, c.Request.Pod
 	b, ok := a.budgets[rule.Ruleset.Name]
 	if !ok {
 		return committed
@@ -68,15 +68,14 @@ func (a *allocation) committedFor(rule rule.RuleID, pod *rule.PodFact) Committed
 	if !hasUID(b.reserved, pod.UID) {
 		return committed
 	}
-	if pod.Available {
-		committed.Reserved--
-	}
+	committed.Reserved -= b.size(c)
 	committed.Permits, _ = withoutLast(committed.Permits, pod.Name)
 	return committed
 }
 
 // openBudget is a Budget during an allocation.
 type openBudget struct {
+	ruleset   string
 	slots     map[string]int
 	live      map[types.UID]appsv1alpha1.ReservedPod
 	reserved  map[types.UID]appsv1alpha1.ReservedPod
@@ -99,24 +98,26 @@ type openBudget struct {
 }
 
 // mustRecord reports whether the record must contain a permit of the pod.
-func (b *openBudget) mustRecord(pod *rule.PodFact) bool {
-	return !b.disruption && (pod.Available || b.rechecked || b.countsOwner(pod))
+func (b *openBudget) mustRecord(c Candidate) bool {
+	return !b.disruption && (b.size(c) > 0 || b.rechecked || b.countsOwner(c.Request.Pod))
 }
 
-// takes reports whether a permit of the pod takes a slot.
-func (b *openBudget) takes(pod *rule.PodFact) bool {
-	if b.disruption {
-		return pod.Ready
+// size returns the number of slots that a permit takes: of the pod if it counts, and of the pods that go
+// with it.
+func (b *openBudget) size(c Candidate) int {
+	pod, size := c.Request.Pod, c.With[b.ruleset]
+	if b.disruption && pod.Ready || !b.disruption && pod.Available {
+		size++
 	}
-	return pod.Available
+	return size
 }
 
-// disrupt takes the slot of a PodDisruptionBudget, unless the pod holds it already.
-func (b *openBudget) disrupt(pod *rule.PodFact) {
-	if !b.takes(pod) || hasUID(b.live, pod.UID) {
+// disrupt takes the slots of a PodDisruptionBudget, unless the pod holds them already.
+func (b *openBudget) disrupt(c Candidate) {
+	if hasUID(b.live, c.Request.Pod.UID) {
 		return
 	}
 	for rule := range b.slots {
-		b.slots[rule]--
+		b.slots[rule] -= b.size(c)
 	}
 }

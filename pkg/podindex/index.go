@@ -78,6 +78,9 @@ type namespace struct {
 
 	// above are the controllers of ReplicaSets of pods that are not Deployments.
 	above map[types.UID]Controller
+
+	// ledPods and ledOwners are the numbers of pods and of workloads that pods own.
+	ledPods, ledOwners int
 }
 
 // NewIndex returns an empty index. The index calls notify with the name of a namespace after
@@ -265,6 +268,7 @@ func (x *Index) SetOwner(owner Owner) {
 	n := x.namespace(owner.Namespace)
 	before, had := n.owners[owner.UID]
 	n.owners[owner.UID] = owner
+	n.ledOwners += led(owner) - led(before)
 	if !had || !before.hasPlaceOf(owner) {
 		n.ownersChanged()
 		x.referAbove(n, owner.Namespace)
@@ -283,6 +287,7 @@ func (x *Index) DeleteOwner(namespace string, uid types.UID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	n := x.namespace(namespace)
+	n.ledOwners -= led(n.owners[uid])
 	delete(n.owners, uid)
 	n.ownersChanged()
 	x.referAbove(n, namespace)

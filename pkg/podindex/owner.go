@@ -73,7 +73,7 @@ type OwnerName struct{ APIVersion, Kind, Name string }
 func (o Owner) hasPlaceOf(other Owner) bool {
 	return o.UpdateRevision == other.UpdateRevision && o.CurrentRevision == other.CurrentRevision && o.Created.Equal(other.Created) &&
 		(o.Desired == 0) == (other.Desired == 0) && o.Controller == other.Controller && o.Kind == other.Kind && o.Name == other.Name && o.Revision == other.Revision &&
-		o.scales() == other.scales()
+		o.Above == other.Above && o.scales() == other.scales()
 }
 
 // equals reports whether another version of a workload is the same.
@@ -279,6 +279,9 @@ func (n *namespace) own(p *pod, by int) (changed bool) {
 		n.controllers[controller] = c
 	}
 	c.pods += by
+	if p.controller.Kind == kindPod {
+		n.ledPods += by
+	}
 	if p.counts {
 		c.counted += by
 	}

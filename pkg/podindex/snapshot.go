@@ -92,6 +92,10 @@ type RuleView struct {
 	// nothing waits and the record lists none.
 	Owners map[types.UID]int
 
+	// With are the numbers of selected, available pods that go with a pod that waits for its deletion, by the
+	// UID of that pod. Nil in a namespace in which no pod owns others.
+	With map[types.UID]int
+
 	// Remembered are the numbers of pods in the record that still apply, by UID of the
 	// workload: some of its pods are missing, or may be deleted at any time.
 	Remembered map[types.UID]int
@@ -165,9 +169,11 @@ func (x *Index) Snapshot(name string, pods func(*appsv1alpha1.PodTransitionRule)
 	for _, ruleName := range slices.Sorted(maps.Keys(n.retired)) {
 		v.Retired = append(v.Retired, n.retired[ruleName])
 	}
+	led := n.groups()
 	for _, ruleName := range slices.Sorted(maps.Keys(n.rules)) {
 		r := n.rules[ruleName]
 		rule := n.ruleView(r, v.versions)
+		n.countGroups(r, &rule, led)
 		if pods != nil && pods(r.object) {
 			rule.Pods = r.pods()
 		}
