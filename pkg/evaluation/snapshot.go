@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/podindex"
 )
 
@@ -48,8 +49,12 @@ func (e *Evaluator) Prepare(
 	}
 }
 
-// WithMissing returns the snapshot with the pods counted as desired that workloads miss.
+// WithMissing returns the snapshot with the pods counted as desired that workloads miss, and with the delay after
+// which a count changes.
 func (s Snapshot) WithMissing(now time.Time) Snapshot {
 	s.Rules, s.Retry = s.state.countMissing(s.Rules, now)
+	if !s.Ripens.IsZero() {
+		s.Retry = backoff.MinDelay(s.Retry, max(time.Millisecond, s.Ripens.Sub(now)))
+	}
 	return s
 }

@@ -33,6 +33,9 @@ type Index struct {
 
 	policies map[string]*appsv1alpha1.PodTransitionPolicy
 
+	// now is the time of the last Expire.
+	now time.Time
+
 	// retirements of rules, sorted by their end.
 	retirements []retirement
 
@@ -78,6 +81,9 @@ type namespace struct {
 
 	// above are the controllers of ReplicaSets of pods that are not Deployments.
 	above map[types.UID]Controller
+
+	// ripening are the times at which pods become available for their controllers. See ripens.
+	ripening map[types.UID]time.Time
 
 	// ledPods and ledOwners are the numbers of pods and of workloads that pods own.
 	ledPods, ledOwners int
@@ -134,6 +140,7 @@ func (x *Index) setPod(object *corev1.Pod) {
 	before := n.pods[object.UID]
 	after := newPod(object, n.ownerOf(controllerOf(object)), n.causeOf(controllerOf(object).UID), n.revisionsOf(controllerOf(object).UID), before)
 	n.pods[object.UID] = after
+	n.ripens(after, x.now)
 	x.observe(object.Namespace, before, after)
 	x.trace(before, after)
 	x.own(n, after, 1)
@@ -173,6 +180,7 @@ func (x *Index) deletePod(name string, uid types.UID) {
 		return
 	}
 	delete(n.pods, uid)
+	delete(n.ripening, uid)
 	x.observe(name, before, nil)
 	x.trace(before, nil)
 	n.waiting.drop(uid)
@@ -269,6 +277,13 @@ func (x *Index) SetOwner(owner Owner) {
 	before, had := n.owners[owner.UID]
 	n.owners[owner.UID] = owner
 	n.ledOwners += led(owner) - led(before)
+	if before.MinReady != owner.MinReady {
+		for _, p := range n.pods {
+			if p.controller.UID == owner.UID {
+				n.ripens(p, x.now)
+			}
+		}
+	}
 	if !had || !before.hasPlaceOf(owner) {
 		n.ownersChanged()
 		x.referAbove(n, owner.Namespace)

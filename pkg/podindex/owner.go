@@ -28,6 +28,9 @@ type Owner struct {
 	// Desired is the desired number of its pods.
 	Desired int
 
+	// MinReady is for how long a pod must be Ready until its controller counts it as available.
+	MinReady time.Duration
+
 	// Uncounted is true while Desired is not known.
 	Uncounted bool
 
@@ -78,7 +81,7 @@ func (o Owner) hasPlaceOf(other Owner) bool {
 
 // equals reports whether another version of a workload is the same.
 func (o Owner) equals(other Owner) bool {
-	return o.hasPlaceOf(other) && o.Desired == other.Desired && o.Terminating == other.Terminating &&
+	return o.hasPlaceOf(other) && o.Desired == other.Desired && o.MinReady == other.MinReady && o.Terminating == other.Terminating &&
 		o.Uncounted == other.Uncounted && o.Scale == other.Scale && o.Observed == other.Observed && o.Unreadable == other.Unreadable &&
 		o.Recreates == other.Recreates && slices.Equal(o.SkipRules, other.SkipRules) && maps.Equal(o.TemplateLabels, other.TemplateLabels)
 }

@@ -3,6 +3,7 @@ package podindex
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -29,6 +30,7 @@ func OwnerOf(object metav1.Object) (owner Owner, counts bool) {
 	case *appsv1.ReplicaSet:
 		// A revision that is missing or not a number counts as the oldest.
 		owner.Revision, _ = strconv.ParseInt(o.Annotations[appsv1alpha1.DeploymentRevisionAnnotationKey], 10, 64)
+		owner.MinReady = seconds(o.Spec.MinReadySeconds)
 		owner.Kind, owner.Desired, owner.TemplateLabels = kindReplicaSet, desiredOf(o), o.Spec.Template.Labels
 	case *appsv1.Deployment:
 		owner.Kind, owner.Desired, owner.TemplateLabels = "Deployment", replicas(o.Spec.Replicas), o.Spec.Template.Labels
@@ -36,10 +38,12 @@ func OwnerOf(object metav1.Object) (owner Owner, counts bool) {
 			owner.SkipRules = podstate.SkipRules(o.Spec.Template.Annotations)
 		}
 	case *appsv1.StatefulSet:
+		owner.MinReady = seconds(o.Spec.MinReadySeconds)
 		owner.UpdateRevision, owner.CurrentRevision = o.Status.UpdateRevision, o.Status.CurrentRevision
 		owner.Kind, owner.Desired, owner.TemplateLabels = "StatefulSet", replicas(o.Spec.Replicas), o.Spec.Template.Labels
 	case *appsv1.DaemonSet:
 		// Before the controller has counted nodes for the first time, the number in the status is 0.
+		owner.MinReady = seconds(o.Spec.MinReadySeconds)
 		owner.Kind, owner.TemplateLabels = "DaemonSet", o.Spec.Template.Labels
 		owner.Desired, owner.Uncounted = int(o.Status.DesiredNumberScheduled), o.Status.ObservedGeneration == 0
 	case *batchv1.Job:
@@ -58,6 +62,8 @@ func OwnerOf(object metav1.Object) (owner Owner, counts bool) {
 func desiredOf(set *appsv1.ReplicaSet) int {
 	return replicasetscale.ScaleOf(set).Desired(set, replicasetscale.Workload{})
 }
+
+func seconds(number int32) time.Duration { return time.Duration(number) * time.Second }
 
 // replicas returns the number of replicas, with the default of the API server.
 func replicas(wanted *int32) int {

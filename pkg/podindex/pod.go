@@ -42,6 +42,9 @@ type pod struct {
 
 	requests []rule.Request
 
+	// readySince is when the pod became Ready; zero for a pod that is not.
+	readySince time.Time
+
 	// standing is where the pod stands, for the Observer.
 	standing podstate.Standing
 
@@ -104,6 +107,7 @@ func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, of revisions
 		finished:   !facts.Terminating && podstate.Finished(object),
 		controller: controllerOf(object), apiVersion: apiVersionOf(object), gap: gapOf(object, facts),
 		offTraffic: facts.Permitted() || facts.Gate == lifecycle.GateFalse,
+		readySince: facts.ReadySince,
 		standing:   podstate.StandingOf(object, facts),
 	}
 	p.base.revision = p.fact.Revision.State

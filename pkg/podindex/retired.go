@@ -94,10 +94,11 @@ func (x *Index) RetireRule(key types.NamespacedName, now time.Time) {
 	x.deleteRule(key)
 }
 
-// Expire removes the retired rules of all namespaces that have ended.
+// Expire removes the retired rules of all namespaces that have ended, and sets the time of the next snapshots.
 func (x *Index) Expire(now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.now = now
 	x.expire(now)
 }
 

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,6 +30,9 @@ type Snapshot struct {
 
 	// Disruptions are the PodDisruptionBudgets that select a pod that waits, sorted by name.
 	Disruptions []DisruptionView
+
+	// Ripens is when the next pod will have been Ready for the minReadySeconds of its controller; zero for never.
+	Ripens time.Time
 
 	// Waiting are the requests of all pods, including pods that no rule selects;
 	// oldest first.
@@ -169,11 +173,13 @@ func (x *Index) Snapshot(name string, pods func(*appsv1alpha1.PodTransitionRule)
 	for _, ruleName := range slices.Sorted(maps.Keys(n.retired)) {
 		v.Retired = append(v.Retired, n.retired[ruleName])
 	}
+	v.Ripens = n.ripen(x.now)
 	led := n.groups()
 	for _, ruleName := range slices.Sorted(maps.Keys(n.rules)) {
 		r := n.rules[ruleName]
 		rule := n.ruleView(r, v.versions)
 		n.countGroups(r, &rule, led)
+		n.countRipening(r, &rule, led)
 		if pods != nil && pods(r.object) {
 			rule.Pods = r.pods()
 		}

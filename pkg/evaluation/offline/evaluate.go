@@ -97,6 +97,7 @@ func round(ctx context.Context, objects Objects, namespace string, options Optio
 	if err != nil {
 		return evaluation.Snapshot{}, evaluation.Outcome{}, err
 	}
+	index.Expire(options.Now)
 	now := frozen{options.Now}
 	evaluator := evaluation.New(evaluation.Config{
 		Engine: evaluation.EngineOf(options.Engine), Prepared: options.Prepared, Calls: dispatch.NewInFlight(), Services: closed{}, Clock: now,
