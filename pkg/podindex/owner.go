@@ -143,9 +143,13 @@ func (n *namespace) coversBelow(r *ruleset, uid types.UID) bool {
 
 // desired returns the number of pods that percentages refer to: the desired number of each
 // workload that counts for the rule and that is at the top of a chain of owners, whether or not
-// the pods exist, and one for each other pod.
+// the pods exist, and one for each other pod. Beside a workload a stray is not desired: it would use up the
+// maxUnavailable of the workload for ever.
 func (n *namespace) desired(r *ruleset) int {
 	total, scaled := r.counted, map[types.UID]bool{}
+	if len(r.covered) > 0 {
+		total -= r.strays
+	}
 	for uid := range r.covered {
 		owner := n.owners[uid]
 		if n.isTop(owner) {

