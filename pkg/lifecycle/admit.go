@@ -28,16 +28,17 @@ type Admission struct {
 	Denials []Denial
 
 	// Stripped are the lifecycle labels that were removed from a pod that is created, or
-	// that comes under PodOps with this request; sorted.
+	// that comes under PodOps with this request, and the label that deletes a new pod; sorted.
 	Stripped []string
 }
 
 // AdmitCreate returns the response to the creation of a pod. A new pod has no lifecycle:
-// lifecycle labels can only come from a copied manifest and are stripped.
+// lifecycle labels can only come from a copied manifest and are stripped. So is the label that
+// requests the deletion of a pod: in a template, its pods would be created and deleted without end.
 func AdmitCreate(requested PodFacts) Admission {
 	var admission Admission
 	for key := range requested.Labels {
-		if isPerLifecycle(key) {
+		if isPerLifecycle(key) || key == appsv1alpha1.ToDeleteLabelKey {
 			admission.Stripped = append(admission.Stripped, key)
 		}
 	}

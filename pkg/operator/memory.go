@@ -104,7 +104,9 @@ const (
 	largePod = 256 << 10
 )
 
-// gated is a Handler that responds with 429 when there is no memory for a request.
+// gated is a Handler that responds with 429 when there is no memory for a request. It is for webhooks
+// that receive controlled objects, and objects of PodOps, only: no other object depends on the memory
+// of the manager.
 type gated struct {
 	admission.Handler
 	gate *loadshed.Gate

@@ -87,7 +87,7 @@ func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.R
 	}
 	after := decision.Change.Apply(requested.Labels)
 	response := admission.Patched("", slices.Concat(labelPatch(requested.Labels, decision.Change),
-		costPatch(requested, decision.Change), recordPatch(old, requested, after, trusted))...)
+		costPatch(requested, decision.Change), recordPatch(old, requested, after, trusted), releasePatch(requested))...)
 	if !appsv1alpha1.IsControlled(old.Labels) {
 		response.Warnings = unguarded(requested, hasGate(requested))
 	}
@@ -133,9 +133,16 @@ func (m *Mutator) create(ctx context.Context, pod *corev1.Pod) admission.Respons
 	response := admission.Patched("", slices.Concat(labelPatch(pod.Labels, decision.Change), gatePatch(pod), expectedPatch(pod, expected))...)
 	response.Warnings = unguarded(pod, true) // gatePatch adds the gate
 	for _, key := range decision.Stripped {
-		response.Warnings = append(response.Warnings, fmt.Sprintf("label %s removed: a new pod has no lifecycle yet", key))
+		response.Warnings = append(response.Warnings, strippedWarning(key))
 	}
 	return response
+}
+
+func strippedWarning(key string) string {
+	if key == appsv1alpha1.ToDeleteLabelKey {
+		return fmt.Sprintf("label %s removed: set it on a pod that exists; a template with it would create and delete pods without end", key)
+	}
+	return fmt.Sprintf("label %s removed: a new pod has no lifecycle yet", key)
 }
 
 // isStale reports whether the request was made on an older version than the stored pod. The API

@@ -21,13 +21,14 @@ import (
 func TestMutatorCreate(t *testing.T) {
 	// The key is the name of the golden file with spaces.
 	for name, created := range map[string]*corev1.Pod{
-		"create adds the gate":              builders.MakePod("web").Gateless().Obj(),
-		"create adds the gate to others":    withGate(builders.MakePod("web").Gateless().Obj(), "example.com/other"),
-		"create keeps the gate":             builders.MakePod("web").Obj(),
-		"create strips a copied manifest":   builders.MakePod("web").Allowed("a", "update").Complete("b", "update").Obj(),
-		"create warns of a mirror pod":      builders.MakePod("web").Annotation(corev1.MirrorPodAnnotationKey, "x").Obj(),
-		"create ignores uncontrolled pods":  builders.MakePod("web").Gateless().Uncontrolled().Operating("a", "update").Obj(),
-		"create ignores other label values": builders.MakePod("web").Gateless().Label(appsv1alpha1.ControlLabelKey, "yes").Obj(),
+		"create adds the gate":                builders.MakePod("web").Gateless().Obj(),
+		"create adds the gate to others":      withGate(builders.MakePod("web").Gateless().Obj(), "example.com/other"),
+		"create keeps the gate":               builders.MakePod("web").Obj(),
+		"create strips a copied manifest":     builders.MakePod("web").Allowed("a", "update").Complete("b", "update").Obj(),
+		"create strips the request to delete": builders.MakePod("web").Label(appsv1alpha1.ToDeleteLabelKey, "true").Obj(),
+		"create warns of a mirror pod":        builders.MakePod("web").Annotation(corev1.MirrorPodAnnotationKey, "x").Obj(),
+		"create ignores uncontrolled pods":    builders.MakePod("web").Gateless().Uncontrolled().Operating("a", "update").Obj(),
+		"create ignores other label values":   builders.MakePod("web").Gateless().Label(appsv1alpha1.ControlLabelKey, "yes").Obj(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			checkGolden(t, strings.ReplaceAll(name, " ", "-"), mutator(t).Handle(t.Context(), creating(t, created)))
@@ -57,6 +58,17 @@ func TestMutatorUpdate(t *testing.T) {
 		"update begins": {old: serving().Obj(), requested: serving().Operating("a", "update").Obj()},
 		"update escapes tildes": {
 			old: serving().Obj(), requested: serving().Label(appsv1alpha1.PreCheckLabelPrefix+"/a~b", "1").Uncontrolled().Obj(),
+		},
+		"update releases a pod that waits": {
+			old:       withDetail(scaledDown(serving().Annotation(corev1.PodDeletionCost, "7"))),
+			requested: uncontrolled(withDetail(scaledDown(serving().Annotation(corev1.PodDeletionCost, "7")))),
+		},
+		"update releases a pod without a deletion cost": {
+			old: scaledDown(serving()), requested: uncontrolled(scaledDown(serving())),
+		},
+		"update releases a pod with another deletion cost": {
+			old:       annotated(scaledDown(serving()), corev1.PodDeletionCost, "9"),
+			requested: annotated(uncontrolled(scaledDown(serving())), corev1.PodDeletionCost, "9"),
 		},
 		"update operates with the last finalizer": {
 			old: protected().Finalizer(finalizer).Obj(), requested: protected().Obj(),
@@ -133,6 +145,21 @@ func TestMutatorUpdate(t *testing.T) {
 			checkGolden(t, strings.ReplaceAll(name, " ", "-"), mutator(t).Handle(t.Context(), updating(t, who, tc.old, tc.requested)))
 		})
 	}
+}
+
+func annotated(pod *corev1.Pod, key, value string) *corev1.Pod {
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
+	return pod
+}
+
+func withDetail(pod *corev1.Pod) *corev1.Pod {
+	return annotated(pod, appsv1alpha1.DetailAnnotationPrefix+"/web", "{}")
+}
+
+// uncontrolled returns the pod as a client sends it that removes the control label only.
+func uncontrolled(pod *corev1.Pod) *corev1.Pod {
+	delete(pod.Labels, appsv1alpha1.ControlLabelKey)
+	return pod
 }
 
 func TestHandlersRejectMalformedPods(t *testing.T) {

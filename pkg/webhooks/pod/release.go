@@ -1,0 +1,41 @@
+package pod
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"gomodules.xyz/jsonpatch/v2"
+	corev1 "k8s.io/api/core/v1"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/replicasetscale"
+	"github.com/podops-dev/podops/pkg/webhooks/review"
+)
+
+// releasePatch returns the changes to the annotations of a pod whose control label is removed: the pod
+// gets back the deletion cost that it had before PodOps began its deletion, which would otherwise
+// make it the first pod of every later scale-in, and loses the reasons for which it waited.
+func releasePatch(requested *corev1.Pod) []jsonpatch.Operation {
+	if appsv1alpha1.IsControlled(requested.Labels) {
+		return nil
+	}
+	changes := replicasetscale.Unpin(requested)
+	if changes == nil {
+		changes = map[string]any{}
+	}
+	for key := range requested.Annotations {
+		if strings.HasPrefix(key, appsv1alpha1.DetailAnnotationPrefix+"/") {
+			changes[key] = nil
+		}
+	}
+	var operations []jsonpatch.Operation
+	for _, key := range slices.Sorted(maps.Keys(changes)) {
+		operation := jsonpatch.NewOperation("replace", review.AnnotationPath(key), changes[key])
+		if changes[key] == nil {
+			operation = jsonpatch.NewOperation("remove", review.AnnotationPath(key), nil)
+		}
+		operations = append(operations, operation)
+	}
+	return operations
+}
