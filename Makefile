@@ -272,7 +272,7 @@ test-kvstore: build bin/kvstore-operator bin/kvstore controlplane ## Play the li
 .PHONY: test-matrix
 test-matrix: kube build ## Remove pods in every way on real controllers, and compare with docs/workloads.md; ARGS=-update writes it.
 	go test -c -o $(BIN)/matrix.test ./test/matrix
-	cd test/matrix && $(TEST_ENV) $(BIN)/matrix.test -test.timeout 15m -test.v $(ARGS)
+	cd test/matrix && $(TEST_ENV) $(BIN)/matrix.test -test.timeout 20m -test.v $(ARGS)
 
 # Chromium comes from the packages of the distribution.
 .PHONY: test-browser

@@ -39,6 +39,11 @@ type cell struct {
 	*cluster
 	namespace string
 	mark      audit.Mark
+	rule      appsv1alpha1.TransitionRule
+
+	// workload owns the pods, with so many of them desired; nil for bare pods.
+	workload client.Object
+	desired  int
 
 	mu sync.Mutex
 
@@ -46,7 +51,7 @@ type cell struct {
 	pods map[types.UID]*corev1.Pod
 
 	// removed are the pods that became terminating or disappeared, and guarded the pods among them that a
-	// rule had permitted to go, and whose traffic was off; by name.
+	// rule had permitted to go, and whose traffic was off, or that were not controlled; by name.
 	guarded, removed map[types.UID]string
 
 	// least is the smallest number of available pods since measure.
@@ -69,7 +74,7 @@ type cluster struct {
 
 // newCell creates a namespace with one PodTransitionRule and observes its pods until ctx ends.
 func newCell(ctx context.Context, w *cluster, rule appsv1alpha1.TransitionRule) (*cell, error) {
-	c := &cell{cluster: w, pods: map[types.UID]*corev1.Pod{}, guarded: map[types.UID]string{}, removed: map[types.UID]string{}}
+	c := &cell{cluster: w, rule: rule, pods: map[types.UID]*corev1.Pod{}, guarded: map[types.UID]string{}, removed: map[types.UID]string{}}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "matrix-"}}
 	if err := w.Create(ctx, namespace); err != nil {
 		return nil, fmt.Errorf("creating the namespace: %w", err)
@@ -125,7 +130,7 @@ func (c *cell) podChanged(kind watch.EventType, pod *corev1.Pod) {
 	if pod.DeletionTimestamp != nil || kind == watch.Deleted {
 		if _, known := c.removed[pod.UID]; !known {
 			c.removed[pod.UID] = pod.Name
-			if before != nil && isGuarded(before) {
+			if before != nil && (isGuarded(before) || !appsv1alpha1.IsControlled(before.Labels)) {
 				c.guarded[pod.UID] = pod.Name
 			}
 		}
@@ -209,12 +214,12 @@ func (c *cell) awaitAvailable(ctx context.Context, want int) error {
 	return c.await(ctx, fmt.Sprintf("waiting for %d pods", want), func() bool { return c.serve(want) })
 }
 
-// serve reports whether exactly so many pods exist, and all of them are available and in no lifecycle. The
-// caller holds the lock.
+// serve reports whether exactly so many pods exist, and all of them are available, without a trace of a
+// lifecycle. The caller holds the lock.
 func (c *cell) serve(want int) bool {
 	settled := len(c.pods) == want && c.available() == want
 	for _, pod := range c.pods {
-		settled = settled && !isWaiting(pod)
+		settled = settled && len(traces(pod)) == 0
 	}
 	return settled
 }
@@ -248,7 +253,8 @@ func (c *cell) approve(ctx context.Context, onlyNew bool) error {
 		return err
 	}
 	for i := range pods.Items {
-		if _, was := c.before[pods.Items[i].UID]; was && onlyNew {
+		_, was := c.before[pods.Items[i].UID]
+		if was && onlyNew || pods.Items[i].Labels[approvedKey] != "" {
 			continue
 		}
 		if err := client.IgnoreNotFound(c.patch(ctx, &pods.Items[i], `{"metadata":{"labels":{"`+approvedKey+`":"true"}}}`)); err != nil {

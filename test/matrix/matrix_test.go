@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -45,6 +46,14 @@ type row struct {
 	setup          setup
 	act            act
 
+	// way is how the request ends that act has sent, and after what follows. Both are empty for a row of ways to
+	// remove pods.
+	way   string
+	after act
+
+	// restart is not nil for a row during which the manager is killed and started, between act and after.
+	restart *place
+
 	// pods are how many pods there are at the end, and least how many are available at any time.
 	pods, least int
 
@@ -57,6 +66,12 @@ type row struct {
 	// either are senders of which any may carry out requests: the first that does.
 	either []string
 
+	// last is true if the workload is not tested after the end.
+	last bool
+
+	// restore ends what the row has changed beside the pods, before the workload continues.
+	restore act
+
 	// alone is true for a row that takes a node away from all others.
 	alone bool
 }
@@ -65,23 +80,21 @@ const aRollout = "rolling update"
 
 // rows returns the matrix.
 func rows() []row {
-	restart := func(kind string) act { return kubectl("rollout", "restart", kind+"/web") }
-	scale := func(kind, replicas string) act { return kubectl("scale", kind+"/web", "--replicas="+replicas) }
 	orphan, background, foreground := "--cascade=orphan", "--cascade=background", "--cascade=foreground"
 	return []row{
 		{actor: "Deployment", request: aRollout, rule: oneAtATime, setup: deployment(3), act: restart("deployment"), pods: 3, least: 2, replaces: true},
-		{actor: "Deployment", request: "scale-in", rule: oneAtATime, setup: deployment(4), act: scale("deployment", "2"), pods: 2, least: 1},
+		{actor: "Deployment", request: "scale-in", rule: oneAtATime, setup: deployment(4), act: scale("deployment", 2), pods: 2, least: 1},
 		{actor: "Deployment", request: "scale-in, then scale-out while pods wait", rule: approved, setup: deployment(4),
-			act: then(scale("deployment", "2"), waiting, scale("deployment", "4")), pods: 4, least: 4, keeps: true},
+			act: then(scale("deployment", 2), waiting, scale("deployment", 4)), pods: 4, least: 4, keeps: true, last: true},
 		{actor: "Deployment", request: "rolling update, paused while pods wait, then resumed", rule: approved, setup: deployment(3),
 			act:  then(restart("deployment"), waiting, kubectl("rollout", "pause", "deployment/web"), approve, kubectl("rollout", "resume", "deployment/web")),
 			pods: 3, least: 2, replaces: true},
 		{actor: "Deployment", request: "rolling update, undone while pods wait", rule: approved, setup: deployment(3),
 			act: then(restart("deployment"), waiting, kubectl("rollout", "undo", "deployment/web"), approveNew), pods: 3, least: 3, keeps: true},
-		{actor: "ReplicaSet", request: "scale-in", rule: oneAtATime, setup: replicaSet(4), act: scale("replicaset", "2"), pods: 2, least: 1},
+		{actor: "ReplicaSet", request: "scale-in", rule: oneAtATime, setup: replicaSet(4), act: scale("replicaset", 2), pods: 2, least: 1},
 		{actor: "StatefulSet", request: aRollout, rule: oneAtATime, setup: statefulSet(3), act: restart("statefulset"), pods: 3, least: 2, replaces: true,
 			either: []string{"PodOps", "statefulset-controller"}},
-		{actor: "StatefulSet", request: "scale-in", rule: oneAtATime, setup: statefulSet(3), act: scale("statefulset", "1"), pods: 1,
+		{actor: "StatefulSet", request: "scale-in", rule: oneAtATime, setup: statefulSet(3), act: scale("statefulset", 1), pods: 1,
 			either: []string{"PodOps", "statefulset-controller"}},
 		{actor: "DaemonSet", request: aRollout, rule: oneAtATime, setup: daemonSet, act: restart("daemonset"), pods: nodes, least: nodes - 1, replaces: true},
 		{actor: "Job", request: "suspended", rule: oneAtATime, setup: job(nil, 1),
@@ -155,17 +168,36 @@ func taint(ctx context.Context, c *cell) error {
 
 // outcome has the observations of a row.
 type outcome struct {
-	heldAt, by, end string
-	took            time.Duration
+	heldAt, by, end, then string
+	took                  time.Duration
 }
 
 func TestMatrix(t *testing.T) {
 	w := newCluster(t)
-	matrix := rows()
+	removals, backs, restarts := rows(), ways(), restarted()
+	outcomes := play(t, w, slices.Concat(removals, backs), atOnce)
+	t.Run("an owner that is counted by its scale", func(t *testing.T) { testScale(t, w) })
+	outcomes = append(outcomes, playRestarted(t, w, restarts)...)
+	t.Run("without a manager", func(t *testing.T) { testWithoutManager(t, w) })
+	backs = append(backs, restarts...)
+	t.Log("\n" + table(removals, outcomes[:len(removals)], true) + "\n" + waysTable(backs, outcomes[len(removals):], true))
+	if t.Failed() {
+		return
+	}
+	if slices.ContainsFunc(outcomes, func(o outcome) bool { return o.end == "" }) {
+		t.Skip("some rows did not run: the tables are not compared")
+	}
+	compare(t, removalsTable, table(removals, outcomes[:len(removals)], false))
+	compare(t, backsTable, waysTable(backs, outcomes[len(removals):], false))
+}
+
+// play runs rows, so many at a time, and then each row that must be alone.
+func play(t *testing.T, w *cluster, matrix []row, atOnce int) []outcome {
 	outcomes := make([]outcome, len(matrix))
 	run := func(i int) {
 		one := matrix[i]
-		t.Run(strings.ReplaceAll(one.actor+" "+one.request, "/", "-"), func(t *testing.T) { outcomes[i] = one.run(t, w) })
+		defer one.restart.leave()
+		t.Run(one.name(), func(t *testing.T) { outcomes[i] = one.run(t, w) })
 	}
 	var group sync.WaitGroup
 	places := make(chan struct{}, atOnce)
@@ -185,17 +217,20 @@ func TestMatrix(t *testing.T) {
 			run(i)
 		}
 	}
-	t.Run("an owner that is counted by its scale", func(t *testing.T) { testScale(t, w) })
-	t.Run("without a manager", func(t *testing.T) { testWithoutManager(t, w) })
-	if t.Failed() {
-		return
+	return outcomes
+}
+
+// name returns the name of the row as a test.
+func (r row) name() string {
+	name := r.actor + " " + r.request
+	if r.way != "" {
+		name += ": " + r.way
 	}
-	t.Log("\n" + table(matrix, outcomes, true))
-	compare(t, table(matrix, outcomes, false))
+	return strings.ReplaceAll(name, "/", "-")
 }
 
 func (r row) run(t *testing.T, w *cluster) outcome {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*bound)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*bound)
 	defer cancel()
 	must := func(doing string, err error) {
 		t.Helper()
@@ -215,6 +250,10 @@ func (r row) run(t *testing.T, w *cluster) outcome {
 	ending, end := context.WithTimeout(ctx, bound)
 	defer end()
 	must("removing", r.act(ending, c))
+	must("waiting for the manager", r.restart.pass(ending))
+	if r.after != nil {
+		must("continuing", r.after(ending, c))
+	}
 	must("the end", c.await(ending, "waiting for the end", func() bool { return r.hasEnded(c, before) }))
 	o := outcome{took: time.Since(began), end: r.end()}
 	must("keeping the end", r.stays(ctx, c, before))
@@ -224,7 +263,30 @@ func (r row) run(t *testing.T, w *cluster) outcome {
 	by, err := c.carriedOutBy()
 	must("reading the audit log", err)
 	o.by = r.senders(t, by)
+	o.then, err = r.sequel(ctx, c)
+	must("continuing", err)
 	return o
+}
+
+// sequel restores what the row has changed, and checks that the workload continues, and that every pod that it
+// removes is permitted to go.
+func (r row) sequel(ctx context.Context, c *cell) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	if r.last {
+		return "not tested", nil
+	}
+	before := c.unguarded()
+	if r.restore != nil {
+		if err := r.restore(ctx, c); err != nil {
+			return "", err
+		}
+	}
+	text, err := c.continues(ctx)
+	if after := c.unguarded(); err == nil && !slices.Equal(before, after) {
+		return "", fmt.Errorf("pods were removed before an operation was allowed: %v, before that %v", after, before)
+	}
+	return text, err
 }
 
 // senders returns the text for the senders of requests that were carried out.
@@ -291,7 +353,7 @@ func (r row) end() string {
 	switch {
 	case r.keeps:
 		return "back in service"
-	case r.pods > 0 && r.actor != "kube-scheduler" && r.request != "scale-in":
+	case r.replaces || r.pods > 0 && r.actor != "kube-scheduler" && r.request != "scale-in":
 		return "gone, replaced"
 	default:
 		return "gone"
@@ -362,7 +424,9 @@ func newCluster(t *testing.T) *cluster {
 			t.Fatal(err)
 		}
 	}
-	admin, err := client.NewWithWatch(s.Config(), client.Options{Scheme: scheme})
+	config := rest.CopyConfig(s.Config())
+	config.WarningHandler = rest.NoWarnings{}
+	admin, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -373,33 +437,49 @@ func newCluster(t *testing.T) *cluster {
 	return &cluster{Stage: s, WithWatch: admin, audit: log}
 }
 
-// table returns the outcomes as a table of Markdown.
+// table returns the outcomes of ways to remove pods as a table of Markdown.
 func table(matrix []row, outcomes []outcome, seconds bool) string {
+	return markdown([]string{"Actor", "Request", "Held at", "Carried out by", "Ends", "Then"}, seconds, outcomes, func(i int) []string {
+		r, o := matrix[i], outcomes[i]
+		return []string{r.actor, r.request, o.heldAt, o.by, o.end, o.then}
+	})
+}
+
+// waysTable returns the outcomes of ways back as a table of Markdown.
+func waysTable(matrix []row, outcomes []outcome, seconds bool) string {
+	return markdown([]string{"Actor", "Request", "Way back", "Ends", "Then"}, seconds, outcomes, func(i int) []string {
+		r, o := matrix[i], outcomes[i]
+		return []string{r.actor, r.request, r.way, o.end, o.then}
+	})
+}
+
+func markdown(columns []string, seconds bool, outcomes []outcome, cells func(int) []string) string {
 	var text strings.Builder
-	columns := []string{"Actor", "Request", "Held at", "Carried out by", "Ends"}
+	line := func(cells []string) { fmt.Fprintf(&text, "| %s |\n", strings.Join(cells, " | ")) }
 	if seconds {
 		columns = append(columns, "Seconds")
 	}
-	line := func(cells []string) { fmt.Fprintf(&text, "| %s |\n", strings.Join(cells, " | ")) }
 	line(columns)
 	fmt.Fprintf(&text, "|%s\n", strings.Repeat("---|", len(columns)))
-	for i, r := range matrix {
-		cells := []string{r.actor, r.request, outcomes[i].heldAt, outcomes[i].by, outcomes[i].end}
+	for i, o := range outcomes {
+		row := cells(i)
 		if seconds {
-			cells = append(cells, fmt.Sprintf("%.1f", outcomes[i].took.Seconds()))
+			row = append(row, fmt.Sprintf("%.1f", o.took.Seconds()))
 		}
-		line(cells)
+		line(row)
 	}
 	return text.String()
 }
 
+// Tables of docs/workloads.md, by the comment before them.
 const (
-	tableBegins = "<!-- table of make test-matrix -->\n"
-	tableEnds   = "<!-- end of the table -->\n"
+	removalsTable = "<!-- table of make test-matrix -->\n"
+	backsTable    = "<!-- ways back of make test-matrix -->\n"
+	tableEnds     = "<!-- end of the table -->\n"
 )
 
-// compare compares the table with that of the documentation.
-func compare(t *testing.T, got string) {
+// compare compares a table with that of the documentation.
+func compare(t *testing.T, tableBegins, got string) {
 	t.Helper()
 	page := filepath.Join("..", "..", "docs", "workloads.md")
 	content, err := os.ReadFile(page)

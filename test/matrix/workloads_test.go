@@ -90,11 +90,11 @@ func job(annotations map[string]string, available int) setup {
 		one := &batchv1.Job{ObjectMeta: c.meta("web"), Spec: batchv1.JobSpec{Template: c.template()}}
 		one.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 		one.Spec.Template.Annotations = annotations
+		if available > 0 {
+			return c.create(ctx, available, one)
+		}
 		if err := c.Create(ctx, one); err != nil {
 			return err
-		}
-		if available > 0 {
-			return c.awaitAvailable(ctx, available)
 		}
 		return c.await(ctx, "waiting for the end of the pod", func() bool {
 			for _, pod := range c.pods {
@@ -142,7 +142,11 @@ func withBudgets(workload setup, count int) setup {
 	}
 }
 
+// create creates the workload of the cell, and waits until its pods are available.
 func (c *cell) create(ctx context.Context, available int, workload client.Object) error {
+	if _, bare := workload.(*corev1.Pod); !bare {
+		c.workload, c.desired = workload.DeepCopyObject().(client.Object), available
+	}
 	if err := c.Create(ctx, workload); err != nil {
 		return fmt.Errorf("creating the workload: %w", err)
 	}

@@ -1,0 +1,75 @@
+package matrix_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+)
+
+// restarted returns rows with a way back during which the manager is killed, and started again. They run last, when the
+// cluster has fewer nodes than the rows of DaemonSets count.
+func restarted() []row {
+	ends := []string{undone, orphaned, "scaled out again", "resumed", "removed", "cancelled"}
+	rows := slices.DeleteFunc(ways(), func(r row) bool { return !r.keeps || !slices.Contains(ends, r.way) || r.actor == "DaemonSet" })
+	again := &interruption{done: make(chan struct{})}
+	for i := range rows {
+		rows[i].way += ", and the manager is killed"
+		rows[i].restart = again.place()
+	}
+	return rows
+}
+
+// interruption has rows wait until each of them has come to the same place, and the manager has been restarted there.
+type interruption struct {
+	before sync.WaitGroup
+	done   chan struct{}
+	err    error
+}
+
+// place is that of one row. Its methods do nothing for nil.
+type place struct {
+	restart *interruption
+	arrive  func()
+}
+
+func (i *interruption) place() *place {
+	i.before.Add(1)
+	return &place{restart: i, arrive: sync.OnceFunc(i.before.Done)}
+}
+
+// manager restarts the manager once all rows have come to their place, or have failed.
+func (i *interruption) manager(ctx context.Context, w *cluster) {
+	defer close(i.done)
+	i.before.Wait()
+	w.KillManager()
+	i.err = w.StartManager(ctx)
+}
+
+// pass waits until the manager has been restarted.
+func (p *place) pass(ctx context.Context) error {
+	if p == nil {
+		return nil
+	}
+	p.arrive()
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the other rows: %w", ctx.Err())
+	case <-p.restart.done:
+		return p.restart.err
+	}
+}
+
+// leave lets the other rows pass, when the row has failed before its place.
+func (p *place) leave() {
+	if p != nil {
+		p.arrive()
+	}
+}
+
+// playRestarted plays rows of restarted, all at a time.
+func playRestarted(t *testing.T, w *cluster, rows []row) []outcome {
+	go rows[0].restart.restart.manager(t.Context(), w)
+	return play(t, w, rows, len(rows))
+}
