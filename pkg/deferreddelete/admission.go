@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -60,7 +59,6 @@ const (
 	ReasonOtherPod             Reason = "OtherPod"             // the UID of the request is not the pod's: the API server rejects it
 	ReasonKubernetes           Reason = "Kubernetes"           // a kubelet, the namespace controller, a garbage collector
 	ReasonTaintManager         Reason = "TaintManager"         // a NoExecute taint; the taint manager does not repeat a delete
-	ReasonJobEnded             Reason = "JobEnded"             // its Job has ended, and counts no result of the pod any more
 	ReasonPodGC                Reason = "PodGC"                // the node of the pod is deleted or out of service
 	ReasonPreemption           Reason = "Preemption"           // the scheduler needs the room for a pod of higher priority
 	ReasonKubelet              Reason = "Kubelet"              // the kubelet ended the pod: its node has no resources left
@@ -174,8 +172,6 @@ func (r Review) passes() (Reason, bool) {
 		return ReasonKubernetes, true
 	case Operable(r.Pod.Labels) || r.Actor == ActorController && granted(r.Pod.Labels, isAny, appsv1alpha1.OperateLabelPrefix):
 		return ReasonPermitted, true
-	case hasEndedJob(r.Pod):
-		return ReasonJobEnded, true
 	default:
 		return r.excepted()
 	}
@@ -239,12 +235,6 @@ func Disruption(pod *corev1.Pod) (Reason, bool) {
 		}
 	}
 	return "", false
-}
-
-// hasEndedJob reports whether the controller of a Job has removed the finalizer by which it counts the pod: its
-// delete follows. A pod that is held would run on, and its result would be lost.
-func hasEndedJob(pod *corev1.Pod) bool {
-	return OwnerKind(pod) == kindJob && !slices.Contains(pod.Finalizers, batchv1.JobTrackingFinalizer)
 }
 
 // Operable reports whether an operation that removes the pod was granted operate: pod-delete, or an id of the

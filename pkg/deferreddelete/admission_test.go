@@ -45,9 +45,6 @@ func disrupted(status corev1.ConditionStatus, reason string) func(*corev1.Pod) {
 	}
 }
 
-// tracked adds the finalizer by which the controller of a Job counts its pods.
-func tracked(pod *corev1.Pod) { pod.Finalizers = []string{"batch.kubernetes.io/job-tracking"} }
-
 // operates grants operate to an id.
 func operates(id, operationType string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
@@ -85,7 +82,7 @@ func TestDecide(t *testing.T) {
 			pod: controlled(ownedBy("apps/v1", "DaemonSet")), review: Review{Actor: ActorOwner}, want: held(Hold, ReasonOwner, ActorOwner),
 		},
 		"the controller of a Job repeats its delete": {
-			pod: controlled(ownedBy("batch/v1", "Job"), tracked), review: Review{Actor: ActorOwner}, want: held(Hold, ReasonOwner, ActorOwner),
+			pod: controlled(ownedBy("batch/v1", "Job")), review: Review{Actor: ActorOwner}, want: held(Hold, ReasonOwner, ActorOwner),
 		},
 		"a client of the eviction API waits": {
 			pod: controlled(), review: Review{Actor: ActorEvictor, Method: MethodEviction}, want: held(Await, ReasonEviction, ActorEvictor),
@@ -141,7 +138,6 @@ func TestDecide(t *testing.T) {
 		"the controller of a custom owner replaces pods in its updates": {
 			pod: controlled(ownedBy("apps.kusionstack.io/v1alpha1", "CollaSet"), operates("collaset", "update")), review: Review{Actor: ActorController}, want: passes(ReasonPermitted),
 		},
-		"a pod of an ended Job passes": {pod: controlled(ownedBy("batch/v1", "Job")), review: Review{Actor: ActorOwner}, want: passes(ReasonJobEnded)},
 
 		"a condition that was reset does not count": {
 			pod: controlled(disrupted(corev1.ConditionFalse, "DeletionByTaintManager")), review: Review{Actor: ActorClient}, want: requested,
@@ -246,7 +242,6 @@ func TestUnguarded(t *testing.T) {
 		"an operable pod is guarded":              {pod: ending(operates("x", "delete"))},
 		"a pod that may be updated only is not":   {pod: ending(operates("x", "update")), want: ReasonUnanswered},
 		"its custom owner replaces it":            {pod: ending(ownedBy("apps.kusionstack.io/v1alpha1", "CollaSet"), operates("x", "update"))},
-		"an ended Job":                            {pod: ending(ownedBy("batch/v1", "Job")), want: ReasonJobEnded},
 		"a terminating namespace is no violation": {pod: ending(), namespaceTerminating: true},
 		"a pod that finished is none":             {pod: ending(phase(corev1.PodSucceeded))},
 		"a pod outside of PodOps is none":         {pod: ending(func(pod *corev1.Pod) { pod.Labels = nil })},

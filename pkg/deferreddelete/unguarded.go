@@ -16,7 +16,7 @@ func Removed(pod *corev1.Pod) bool {
 // UnguardedReasons returns the reasons that Unguarded returns.
 func UnguardedReasons() []Reason {
 	return []Reason{
-		ReasonTaintManager, ReasonPodGC, ReasonPreemption, ReasonKubelet, ReasonOwnerDeleted, ReasonJobEnded, ReasonForced, ReasonUnanswered,
+		ReasonTaintManager, ReasonPodGC, ReasonPreemption, ReasonKubelet, ReasonOwnerDeleted, ReasonForced, ReasonUnanswered,
 	}
 }
 
@@ -41,8 +41,6 @@ func Unguarded(pod *corev1.Pod, owner OwnerState, namespaceTerminating bool) (Re
 	switch {
 	case owner != OwnerPresent:
 		return ReasonOwnerDeleted, true
-	case hasEndedJob(pod):
-		return ReasonJobEnded, true
 	case pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0:
 		return ReasonForced, true
 	default:

@@ -26,7 +26,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 		}, []string{"reason"}),
 		unguarded: metricseries.NewNamespaceCounter(prometheus.CounterOpts{
 			Name: "podops_deletes_unguarded_total",
-			Help: "Pods that were removed although an enforced rule had not permitted it: TaintManager, PodGC, Preemption, Kubelet, OwnerDeleted, JobEnded, Forced, " +
+			Help: "Pods that were removed although an enforced rule had not permitted it: TaintManager, PodGC, Preemption, Kubelet, OwnerDeleted, Forced, " +
 				"or Unanswered (no manager answered). After a restart, pods that are terminating then may count twice.",
 		}, "reason", unguardedReasons()),
 	}

@@ -199,8 +199,6 @@ func explained(reason deferreddelete.Reason, pod *corev1.Pod) string {
 		return "the kubelet ended it because its node has no resources left, or shuts down"
 	case deferreddelete.ReasonOwnerDeleted:
 		return "its owner is deleted"
-	case deferreddelete.ReasonJobEnded:
-		return "its Job has ended"
 	case deferreddelete.ReasonForced:
 		return "it was deleted with a grace period of 0 seconds"
 	}
