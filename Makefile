@@ -225,6 +225,15 @@ CHECKS ?= 100
 test-properties: ## Run all schedules of the property tests, without the race detector; CHECKS=1000 for more of them.
 	go test -vet=off -timeout 30m -skip '$(HEAP_TESTS)' $(PROPERTY_PACKAGES) -rapid.checks=$(CHECKS)
 
+# How many schedules of a whole cluster test-world plays, and the first seed.
+SEEDS ?= 100
+FROM ?= 1
+
+# The limit of go test is that of a night.
+.PHONY: test-world
+test-world: ## Play stories and SEEDS=100 schedules of a whole cluster in virtual time; SEED=7 plays one, and prints its trace.
+	go test -C test/world -vet=off -count=1 -timeout 12h -v . $(if $(SEED),-run Schedules -seed $(SEED),-seeds $(SEEDS) -from $(FROM))
+
 # The commands of a policy author on the policies of this repository, with the opa program and
 # not with the engine. Only rules of users read the input that the schema describes.
 .PHONY: test-policies

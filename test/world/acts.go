@@ -163,7 +163,7 @@ func (w *World) scaleTo(ctx context.Context, user string, on Workload, n int, by
 }
 
 func (w *World) image(ctx context.Context, a Act, on Workload) error {
-	return w.setImage(ctx, person, on, a.Text)
+	return w.setImage(ctx, on, a.Text)
 }
 
 // undo sets the image from before, and for a Deployment copies the annotations of its ReplicaSet as kubectl rollout undo
@@ -175,7 +175,7 @@ func (w *World) undo(ctx context.Context, _ Act, on Workload) error {
 			return err
 		}
 	}
-	return w.setImage(ctx, person, on, previous)
+	return w.setImage(ctx, on, previous)
 }
 
 func (w *World) copyAnnotations(ctx context.Context, on Workload, previous string) error {
@@ -199,16 +199,16 @@ func (w *World) copyAnnotations(ctx context.Context, on Workload, previous strin
 	return nil
 }
 
-func (w *World) setImage(ctx context.Context, user string, on Workload, to string) error {
+func (w *World) setImage(ctx context.Context, on Workload, to string) error {
 	var err error
 	switch on.Kind {
 	case Fleet, Rollout:
-		err = w.patch(ctx, user, object(on), specPatch("image", to))
+		err = w.patch(ctx, person, object(on), specPatch("image", to))
 	case Job:
 		return nil
 	default:
 		patch, _ := json.Marshal(specPatch("template", specPatch("containers", []map[string]any{{"name": "main", "image": to}})))
-		err = w.client(user).Patch(ctx, object(on), client.RawPatch(types.StrategicMergePatchType, patch))
+		err = w.client(person).Patch(ctx, object(on), client.RawPatch(types.StrategicMergePatchType, patch))
 	}
 	if err == nil {
 		w.wish(on.Name, func(known *wishes) {

@@ -51,7 +51,7 @@ func (w *World) end(ctx context.Context) error {
 		do   func(context.Context, Workload) error
 	}{
 		// The rollout comes first: a scale-in mends what would stop it.
-		{"rollout", func(ctx context.Context, on Workload) error { return w.setImage(ctx, person, on, last) }},
+		{"rollout", func(ctx context.Context, on Workload) error { return w.setImage(ctx, on, last) }},
 		{"scale-in", func(ctx context.Context, on Workload) error {
 			return w.scaleTo(ctx, person, on, max(1, w.wished(on.Name).replicas-1), "")
 		}},
@@ -102,15 +102,16 @@ func (w *World) calm(ctx context.Context) error {
 			continue
 		}
 		var err error
-		switch {
-		case on.Kind == Deployment:
+		switch on.Kind {
+		case Deployment:
 			err = w.patch(ctx, person, object(on), specPatch("paused", false))
-		case on.Kind == Job:
+		case Job:
 			w.laws.wishes(on.Name)
 			err = w.patch(ctx, person, object(on), specPatch("suspend", false))
+		default: // nothing to resume
 		}
 		if err == nil && wish.image == "broken" {
-			err = w.setImage(ctx, person, on, "v-mended")
+			err = w.setImage(ctx, on, "v-mended")
 		}
 		if err != nil {
 			w.trace.note(fmt.Sprintf("calming %s: %v", on.Name, err))

@@ -69,6 +69,7 @@ func (g generator) workload(i, nodes int) Workload {
 		w.Replicas = nodes
 	case Group:
 		w.Replicas = 1 + g.IntN(3)
+	default: // as drawn
 	}
 	return w
 }
@@ -91,6 +92,36 @@ func (g generator) rules(w Workload) []Act {
 	return acts
 }
 
+// draws are acts, with how many of 90 acts they are.
+func (g generator) draws(s Schedule, on Workload, a Act) []draw {
+	at := a.At
+	return []draw{
+		{18, func() []Act { return g.number(a) }},
+		{16, func() []Act { return g.revision(a) }},
+		{12, func() []Act {
+			return []Act{{At: at, Verb: "approve", On: on.Name, N: g.IntN(3), Text: pick(g, "", "", "waiting", "others")}}
+		}},
+		{4, func() []Act { return []Act{{At: at, Verb: pick(g, "withdraw", "approve-always"), On: on.Name}} }},
+		{6, func() []Act { return g.pods(a) }},
+		{8, func() []Act { return g.remove(s, a) }},
+		{6, func() []Act { return g.level(a) }},
+		{6, func() []Act { return g.pair(a, "pause", "resume", 2*time.Minute) }},
+		{4, func() []Act { return g.pair(a, "suspend", "unsuspend", time.Minute) }},
+		{6, func() []Act { return g.rule(on, at) }},
+		{4, func() []Act { return g.leave(on, at) }},
+		{4, func() []Act { return g.pair(a, "untemplate", "template", 2*time.Minute) }},
+		{6, func() []Act {
+			return []Act{{At: at, Verb: "fail", On: on.Name, N: g.IntN(4), For: 5*time.Second + g.upTo(time.Minute)}}
+		}},
+	}
+}
+
+// draw is a kind of act and its weight.
+type draw struct {
+	weight int
+	acts   func() []Act
+}
+
 // act draws what an actor does at a time: one act, or a few that belong together.
 func (g generator) act(s Schedule, at time.Duration) []Act {
 	on := pick(g, s.Workloads...)
@@ -98,47 +129,49 @@ func (g generator) act(s Schedule, at time.Duration) []Act {
 	if g.chance(0.1) {
 		return g.trouble(s, a)
 	}
-	switch n := g.IntN(100); {
-	case n < 18:
-		// The way back is what finds most: a number that is taken back before the pods went.
-		a.Verb, a.N, a.Text = "scale", 1+g.IntN(6), pick(g, "", "", "apply", "ssa")
-		acts := []Act{a}
-		if g.chance(0.5) {
-			acts = append(acts, Act{At: at + g.upTo(40*time.Second), Verb: "scale-back", On: on.Name, Text: a.Text})
-		}
-		return acts
-	case n < 34:
-		a.Verb, a.Text = "image", pick(g, "v2", "v3", "v4", "broken")
-		acts := []Act{a}
-		if g.chance(0.4) || a.Text == "broken" {
-			acts = append(acts, Act{At: at + g.upTo(90*time.Second), Verb: "undo", On: on.Name})
-		}
-		return acts
-	case n < 46:
-		return []Act{{At: at, Verb: "approve", On: on.Name, N: g.IntN(3), Text: pick(g, "", "", "waiting", "others")}}
-	case n < 50:
-		return []Act{{At: at, Verb: pick(g, "withdraw", "approve-always"), On: on.Name}}
-	case n < 56:
-		return g.pods(a)
-	case n < 64:
-		return g.remove(s, a)
-	case n < 70:
-		a.Verb, a.N, a.For, a.Text = pick(g, "hpa", "gitops"), 1+g.IntN(5), g.upTo(3*time.Minute), pick(g, "", "ssa")
-		return []Act{a}
-	case n < 76:
-		return []Act{{At: at, Verb: "pause", On: on.Name}, {At: at + g.upTo(2*time.Minute), Verb: "resume", On: on.Name}}
-	case n < 80:
-		return []Act{{At: at, Verb: "suspend", On: on.Name}, {At: at + g.upTo(time.Minute), Verb: "unsuspend", On: on.Name}}
-	case n < 86:
-		return g.rule(on, at)
-	case n < 90:
-		return g.leave(on, at)
-	case n < 94:
-		return []Act{{At: at, Verb: "untemplate", On: on.Name}, {At: at + g.upTo(2*time.Minute), Verb: "template", On: on.Name}}
-	default:
-		a.Verb, a.N, a.For = "fail", g.IntN(4), 5*time.Second+g.upTo(time.Minute)
-		return []Act{a}
+	draws, total := g.draws(s, on, a), 0
+	for _, d := range draws {
+		total += d.weight
 	}
+	n := g.IntN(total)
+	for _, d := range draws {
+		if n < d.weight {
+			return d.acts()
+		}
+		n -= d.weight
+	}
+	return nil
+}
+
+// number draws a scale. The way back finds most: a number that is taken back before the pods went.
+func (g generator) number(a Act) []Act {
+	a.Verb, a.N, a.Text = "scale", 1+g.IntN(6), pick(g, "", "", "apply", "ssa")
+	acts := []Act{a}
+	if g.chance(0.5) {
+		acts = append(acts, Act{At: a.At + g.upTo(40*time.Second), Verb: "scale-back", On: a.On, Text: a.Text})
+	}
+	return acts
+}
+
+// revision draws an image.
+func (g generator) revision(a Act) []Act {
+	a.Verb, a.Text = "image", pick(g, "v2", "v3", "v4", "broken")
+	acts := []Act{a}
+	if g.chance(0.4) || a.Text == "broken" {
+		acts = append(acts, Act{At: a.At + g.upTo(90*time.Second), Verb: "undo", On: a.On})
+	}
+	return acts
+}
+
+// level draws a client that compares numbers.
+func (g generator) level(a Act) []Act {
+	a.Verb, a.N, a.For, a.Text = pick(g, "hpa", "gitops"), 1+g.IntN(5), g.upTo(3*time.Minute), pick(g, "", "ssa")
+	return []Act{a}
+}
+
+// pair draws an act and, within a time, its opposite.
+func (g generator) pair(a Act, verb, opposite string, within time.Duration) []Act {
+	return []Act{{At: a.At, Verb: verb, On: a.On}, {At: a.At + g.upTo(within), Verb: opposite, On: a.On}}
 }
 
 // pods draws an act on one pod.

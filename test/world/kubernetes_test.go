@@ -17,6 +17,9 @@ func TestKubernetesAlone(t *testing.T) {
 	} {
 		s.Workloads = append(s.Workloads, world.Workload{Kind: kind, Name: strings.ToLower(string(kind)), Replicas: 3, Labels: world.None})
 	}
+	if testing.Short() {
+		s.Length = 10 * time.Minute
+	}
 	began := time.Now()
 	verdict := play(t, s)
 	if len(verdict.Violations) > 0 {

@@ -377,15 +377,23 @@ func (l *laws) remember(write apiserver.Write) {
 	if before != nil && isTrue(before, corev1.ContainersReady) && !isTrue(pod, corev1.ContainersReady) {
 		facts.failed = write.Time
 	}
-	_, offline := pod.Labels[appsv1alpha1.StayOfflineLabelKey]
-	isVain := isActive(pod) && isControlled(pod) && hasGate(pod) && isTrue(pod, corev1.ContainersReady) &&
-		!isTrue(pod, appsv1alpha1.ServiceReadyGate) && !offline && !slices.Contains(pod.Finalizers, protection)
 	switch {
-	case !isVain:
+	case !isInVain(pod):
 		facts.vain = time.Time{}
 	case facts.vain.IsZero():
 		facts.vain = write.Time
 	}
+}
+
+// isInVain reports whether a pod could serve, and is off traffic with nothing left to drain:
+//   - it is active, controlled and has the gate, and its containers are ready
+//   - the gate is False, and no user keeps the pod offline
+//   - the load balancer has let go of it
+func isInVain(pod *corev1.Pod) bool {
+	_, offline := pod.Labels[appsv1alpha1.StayOfflineLabelKey]
+	return isActive(pod) && isControlled(pod) && hasGate(pod) && isTrue(pod, corev1.ContainersReady) &&
+		!isTrue(pod, appsv1alpha1.ServiceReadyGate) && !offline &&
+		!slices.Contains(pod.Finalizers, protection)
 }
 
 // newest returns the object of a write: after it, or before it if it is gone.
@@ -399,45 +407,45 @@ func newest(write apiserver.Write) runtime.Object {
 // watch checks the laws that time breaks.
 func (l *laws) watch(ctx context.Context) {
 	for pause(ctx, 10*time.Second) {
-		l.mu.Lock()
-		now := time.Now()
-		for _, object := range l.mirror["pods"] {
-			pod := object.(*corev1.Pod)
-			facts := l.facts(pod)
-			bound := inVain - time.Duration(l.world.schedule.Strict)*(inVain-time.Second)
-			if !facts.vain.IsZero() && now.Sub(facts.vain) > bound && l.acting && l.world.managers.guards() {
-				l.violate(now, lawInVain, fmt.Sprintf("the containers of %s are ready, and its gate is False since %s",
-					pod.Name, facts.vain.Sub(l.world.began).Truncate(time.Second)))
-			}
-		}
-		for _, facts := range l.pods {
-			if !facts.debt.IsZero() && now.Sub(facts.debt) > owed {
-				l.violate(facts.debt, facts.law, facts.why)
-				facts.debt = time.Time{}
-			}
-		}
-		l.mu.Unlock()
-		l.requests()
+		l.overdue(time.Now())
+		l.requests(l.world.server.Counts())
 	}
 }
 
-// requests is the law of requests. It counts over five minutes without an act.
-func (l *laws) requests() {
-	l.mu.Lock()
-	acting, last, since := l.acting, l.lastAct, l.since
-	l.mu.Unlock()
-	if !acting || time.Since(since) < quiet {
-		return
-	}
-	counts := l.world.server.Counts()
+// overdue checks how long pods are off traffic, and that requests explain it in time.
+func (l *laws) overdue(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	bound := inVain - time.Duration(l.world.schedule.Strict)*(inVain-time.Second)
+	for _, object := range l.mirror["pods"] {
+		pod := object.(*corev1.Pod)
+		vain := l.facts(pod).vain
+		if !vain.IsZero() && now.Sub(vain) > bound && l.acting && l.world.managers.guards() {
+			l.violate(now, lawInVain, fmt.Sprintf("the containers of %s are ready, and its gate is False since %s",
+				pod.Name, vain.Sub(l.world.began).Truncate(time.Second)))
+		}
+	}
+	for _, facts := range l.pods {
+		if !facts.debt.IsZero() && now.Sub(facts.debt) > owed {
+			l.violate(facts.debt, facts.law, facts.why)
+			facts.debt = time.Time{}
+		}
+	}
+}
+
+// requests is the law of requests. It counts over five minutes without an act, for controllers alone: actors poll.
+func (l *laws) requests(counts map[string]int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.acting || time.Since(l.since) < quiet {
+		return
+	}
 	bound := most - l.world.schedule.Strict*(most-1)
-	if last.Before(since) {
-		for _, kind := range slices.Sorted(maps.Keys(counts)) {
-			if n := counts[kind] - l.counted[kind]; n > bound {
-				l.violate(time.Now(), lawRequests, fmt.Sprintf("%d requests %s in %s", n, kind, time.Since(since).Truncate(time.Second)))
-			}
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		user, _, _ := strings.Cut(kind, " ")
+		n := counts[kind] - l.counted[kind]
+		if l.lastAct.Before(l.since) && n > bound && (isManager(user) || isController(user)) {
+			l.violate(time.Now(), lawRequests, fmt.Sprintf("%d requests %s in %s", n, kind, time.Since(l.since).Truncate(time.Second)))
 		}
 	}
 	l.counted, l.since = counts, time.Now()

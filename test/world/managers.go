@@ -2,7 +2,6 @@ package world
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -18,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -120,6 +118,7 @@ type managers struct {
 // incarnation is one run of a manager.
 type incarnation struct {
 	server *admission.Server
+	mute   context.CancelFunc // ends the events of its watches
 	end    context.CancelFunc // as SIGTERM does
 	cut    context.CancelFunc // ends its connections
 }
@@ -272,9 +271,12 @@ func (m *managers) begin(ctx context.Context, n int) error {
 	m.pool = m.pool[1:]
 	ctx, end := context.WithCancel(ctx)
 	alive, cut := context.WithCancel(context.WithoutCancel(ctx))
-	m.now[n] = &incarnation{server: server, end: end, cut: cut}
+	muted, mute := context.WithCancel(alive)
+	m.now[n] = &incarnation{server: server, mute: mute, end: end, cut: cut}
 	m.mu.Unlock()
-	mgr, err := m.assemble(ctx, alive, n, server)
+	connection := rest.CopyConfig(m.world.server.Config(managerUser, "system:serviceaccounts", "system:serviceaccounts:"+managerNamespace, "system:authenticated"))
+	connection.Wrap(func(next http.RoundTripper) http.RoundTripper { return lifeline{next, alive, muted.Done()} })
+	mgr, err := m.assemble(ctx, connection, &candidate{time.Now().Add(warming), m.locks[n], fmt.Sprintf("manager-%d-%d", n, len(m.pool)), alive}, server)
 	if err != nil {
 		end()
 		cut()
@@ -295,8 +297,8 @@ func (m *managers) begin(ctx context.Context, n int) error {
 	return nil
 }
 
-// assemble returns a manager with the given server.
-func (m *managers) assemble(ctx, alive context.Context, n int, server *admission.Server) (ctrl.Manager, error) {
+// assemble returns a manager with a connection, as a candidate for a lease, and with a server of webhooks.
+func (m *managers) assemble(ctx context.Context, connection *rest.Config, as *candidate, server *admission.Server) (ctrl.Manager, error) {
 	var options operator.Options
 	flags := flag.NewFlagSet("manager", flag.ContinueOnError)
 	options.AddFlags(flags)
@@ -309,12 +311,10 @@ func (m *managers) assemble(ctx, alive context.Context, n int, server *admission
 		return nil, fmt.Errorf("making metrics: %w", err)
 	}
 	skip, patience := true, 20*time.Second
-	connection := rest.CopyConfig(m.world.server.Config(managerUser, "system:serviceaccounts", "system:serviceaccounts:"+managerNamespace, "system:authenticated"))
-	connection.Wrap(func(next http.RoundTripper) http.RoundTripper { return lifeline{next, alive} })
 	return operator.Assemble(ctx, connection, options, operator.Parts{
 		Manager: ctrl.Options{
 			Metrics: metricsserver.Options{BindAddress: "0"}, WebhookServer: server, Logger: logr.Discard(), GracefulShutdownTimeout: &patience,
-			LeaderElectionResourceLockInterface: &candidate{m.locks[n], fmt.Sprintf("manager-%d-%d", n, len(m.pool)), alive},
+			LeaderElectionResourceLockInterface: as,
 			Controller:                          config.Controller{SkipNameValidation: &skip},
 		},
 		Metrics: measured,
@@ -330,6 +330,8 @@ func (m *managers) finish(n int, kill bool) {
 	if run == nil {
 		return
 	}
+	run.mute()
+	time.Sleep(muting)
 	if kill {
 		run.cut()
 		run.server.Kill()
@@ -342,80 +344,15 @@ func (m *managers) finish(n int, kill bool) {
 	})
 }
 
+// mute ends the events of the watches of every manager.
+func (m *managers) mute() {
+	for n := range m.now {
+		if run := m.current(n); run != nil {
+			run.mute()
+		}
+	}
+	time.Sleep(muting)
+}
+
 // wait waits for the end of every manager.
 func (m *managers) wait() { m.running.Wait() }
-
-// lifeline is the connection of a process: it ends with the process, requests in flight included.
-type lifeline struct {
-	next  http.RoundTripper
-	alive context.Context
-}
-
-var errDead = errors.New("the process of the client has ended")
-
-// RoundTrip implements http.RoundTripper.
-func (l lifeline) RoundTrip(r *http.Request) (*http.Response, error) {
-	if l.alive.Err() != nil {
-		return nil, errDead
-	}
-	ctx, cancel := context.WithCancel(r.Context())
-	context.AfterFunc(l.alive, cancel)
-	return l.next.RoundTrip(r.WithContext(ctx))
-}
-
-// lock is a lease in memory. It is safe for concurrent use.
-type lock struct {
-	mu     sync.Mutex
-	record resourcelock.LeaderElectionRecord
-}
-
-// newLock returns a lease that an earlier manager held until now, so that it is granted once it has expired. Without
-// that the controllers would start while the caches still fill.
-func newLock(now time.Time) *lock {
-	l := &lock{record: resourcelock.LeaderElectionRecord{HolderIdentity: "before", LeaseDurationSeconds: 15}}
-	l.record.AcquireTime.Time, l.record.RenewTime.Time = now, now
-	return l
-}
-
-// candidate is a manager that may hold a lease while it is alive.
-type candidate struct {
-	lock     *lock
-	identity string
-	alive    context.Context
-}
-
-// Get implements resourcelock.Interface.
-func (c *candidate) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	if c.alive.Err() != nil {
-		return nil, nil, errDead
-	}
-	c.lock.mu.Lock()
-	defer c.lock.mu.Unlock()
-	record := c.lock.record
-	return &record, fmt.Appendf(nil, "%v", record), nil
-}
-
-// Create implements resourcelock.Interface. The lease always exists.
-func (c *candidate) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return c.Update(ctx, record)
-}
-
-// Update implements resourcelock.Interface.
-func (c *candidate) Update(_ context.Context, record resourcelock.LeaderElectionRecord) error {
-	if c.alive.Err() != nil {
-		return errDead
-	}
-	c.lock.mu.Lock()
-	defer c.lock.mu.Unlock()
-	c.lock.record = record
-	return nil
-}
-
-// RecordEvent implements resourcelock.Interface.
-func (*candidate) RecordEvent(string) {}
-
-// Identity implements resourcelock.Interface.
-func (c *candidate) Identity() string { return c.identity }
-
-// Describe implements resourcelock.Interface.
-func (*candidate) Describe() string { return managerNamespace + "/podops" }

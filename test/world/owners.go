@@ -41,6 +41,7 @@ func (w *World) own(ctx context.Context) {
 				err = w.ownRollout(ctx, workload)
 			case Group:
 				err = w.ownGroup(ctx, workload)
+			default: // Kubernetes has the controller
 			}
 			if client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
 				w.trace.note(workload.Name + ": " + cut(err.Error(), 120))

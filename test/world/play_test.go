@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,22 +14,52 @@ import (
 	"github.com/podops-dev/podops/test/world"
 )
 
-// stuck is the time of the machine after which a schedule counts as stuck. Most take less than a second.
-const stuck = 3 * time.Minute
+const (
+	// stuck is the time of the machine after which a schedule that computes nothing counts as stuck: a mutex that is held
+	// across a wait stops the time of a bubble. Most schedules take a few seconds.
+	stuck = 3 * time.Minute
+
+	// idle is the processor time that a stuck process uses in that time, at most.
+	idle = 2 * time.Second
+)
 
 // play plays a schedule in a bubble of its own. A bubble that fails would fail its parent, too, so verdicts are values.
 func play(t *testing.T, s world.Schedule) world.Verdict {
 	t.Helper()
-	watchdog := time.AfterFunc(stuck, func() {
-		stacks := make([]byte, 8<<20)
-		stacks = stacks[:runtime.Stack(stacks, true)]
-		fmt.Fprintf(os.Stderr, "stuck for %s: %s\n%s\n", stuck, s, stacks)
-		os.Exit(3)
-	})
-	defer watchdog.Stop()
+	defer watch(s)()
 	var verdict world.Verdict
 	synctest.Test(t, func(t *testing.T) { verdict = fixture.Play(context.Background(), s) })
 	return verdict
+}
+
+// watch ends the process if the schedule is stuck, until the returned function is called.
+func watch(s world.Schedule) (stop func()) {
+	ended := make(chan struct{})
+	go func() {
+		for used := processorTime(); ; used = processorTime() {
+			select {
+			case <-ended:
+				return
+			case <-time.After(stuck):
+			}
+			if processorTime()-used < idle {
+				stacks := make([]byte, 8<<20)
+				stacks = stacks[:runtime.Stack(stacks, true)]
+				fmt.Fprintf(os.Stderr, "stuck for %s: %s\n%s\n", stuck, s, stacks)
+				os.Exit(3)
+			}
+		}
+	}()
+	return func() { close(ended) }
+}
+
+// processorTime returns the processor time that this process has used.
+func processorTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // describe returns what a reader needs of a schedule that failed.

@@ -29,7 +29,7 @@ type story struct {
 	known bool
 }
 
-const any = -1
+const anyNumber = -1
 
 func (s story) schedule() world.Schedule {
 	schedule := world.Schedule{
@@ -50,10 +50,10 @@ func (s story) problems(verdict world.Verdict) []string {
 	for _, violation := range verdict.Violations {
 		all = append(all, violation.String())
 	}
-	if n := verdict.Removed[s.workload.Name]; s.removed != any && n != s.removed {
+	if n := verdict.Removed[s.workload.Name]; s.removed != anyNumber && n != s.removed {
 		all = append(all, fmt.Sprintf("%d pods were removed, want %d", n, s.removed))
 	}
-	if n := verdict.Left[s.workload.Name]; s.left != any && n != s.left {
+	if n := verdict.Left[s.workload.Name]; s.left != anyNumber && n != s.left {
 		all = append(all, fmt.Sprintf("%d pods are left, want %d", n, s.left))
 	}
 	for act, want := range s.granted {
@@ -67,6 +67,9 @@ func (s story) problems(verdict world.Verdict) []string {
 func TestStory(t *testing.T) {
 	for _, s := range stories() {
 		t.Run(s.name, func(t *testing.T) {
+			if testing.Short() && s.known {
+				t.Skip("a known defect, which make test-world plays")
+			}
 			schedule := s.schedule()
 			verdict := play(t, schedule)
 			problems := s.problems(verdict)

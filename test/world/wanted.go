@@ -84,11 +84,10 @@ func isSettled(list []dated, now time.Time) bool {
 // isWanted returns why the owner of a pod wants it, before it is removed; empty if the owner wants it removed, or if the
 // laws do not know.
 func (l *laws) isWanted(on Workload, pod *corev1.Pod) string {
-	wish, now := l.world.wished(on.Name), time.Now()
-	list := l.wished[on.Name]
+	wish := l.world.wished(on.Name)
 	controller := metav1.GetControllerOf(pod)
 	if wish.gone || controller == nil {
-		if wish.orphaned && isSettled(list, now) {
+		if wish.orphaned && isSettled(l.wished[on.Name], time.Now()) {
 			return "its owner was deleted without its pods"
 		}
 		return ""
@@ -96,42 +95,51 @@ func (l *laws) isWanted(on Workload, pod *corev1.Pod) string {
 	if !isTrue(pod, corev1.ContainersReady) {
 		return "" // a removal of a broken pod may be a repair
 	}
+	switch on.Kind {
+	case DaemonSet:
+		return l.daemonSetWants(on, pod)
+	case Job:
+		return l.jobWants(on)
+	case Group, Rollout:
+		return ""
+	default:
+		return l.numberWants(on, pod)
+	}
+}
+
+// numberWants returns why a workload with a number of replicas wants a pod.
+func (l *laws) numberWants(on Workload, pod *corev1.Pod) string {
+	now := time.Now()
 	siblings := l.mirror.active(func(other *corev1.Pod) bool {
 		leaves := isControlled(other) && hasGate(other) && !isTrue(other, appsv1alpha1.ServiceReadyGate) && isTrue(other, corev1.ContainersReady)
 		return other.Labels[app] == on.Name && other.Namespace == pod.Namespace && (other.UID == pod.UID || !leaves)
 	})
 	after := len(siblings) - 1
-	least := floor(list, now) + l.world.schedule.Strict
-	current := isSettled(list, now) && image(pod.Spec) == wish.image
-	switch on.Kind {
-	case Deployment:
-		if !current {
-			least -= l.unavailable(on, least)
-		}
-	case ReplicaSet:
-		// The number is all that the owner wants.
-	case StatefulSet:
-		if !current {
-			least--
-		}
-	case DaemonSet:
-		if !current || !l.selectsNode(on, pod) {
-			return ""
-		}
-		return "its node is selected, and its revision is the present one"
-	case Job:
-		return l.jobWants(on, pod)
-	case Fleet:
-		if !current {
-			least -= 1 + l.world.schedule.Strict
-		}
+	least := floor(l.wished[on.Name], now) + l.world.schedule.Strict
+	switch {
+	case on.Kind == ReplicaSet || l.isCurrent(on, pod): // the number is all that the owner wants
+	case on.Kind == Deployment:
+		least -= l.unavailable(on, least)
 	default:
-		return ""
+		least--
 	}
 	if after >= least {
 		return ""
 	}
 	return fmt.Sprintf("%d pods are left of the %d that are wanted", after, least)
+}
+
+// isCurrent reports whether a pod has the revision that its workload has had for a time.
+func (l *laws) isCurrent(on Workload, pod *corev1.Pod) bool {
+	return isSettled(l.wished[on.Name], time.Now()) && image(pod.Spec) == l.world.wished(on.Name).image
+}
+
+// daemonSetWants returns why a DaemonSet wants a pod.
+func (l *laws) daemonSetWants(on Workload, pod *corev1.Pod) string {
+	if !l.isCurrent(on, pod) || !l.selectsNode(on, pod) {
+		return ""
+	}
+	return "its node is selected, and its revision is the present one"
 }
 
 // unavailable returns how many pods of a Deployment a rollout may take away at once.
@@ -161,8 +169,8 @@ func (l *laws) selectsNode(on Workload, pod *corev1.Pod) bool {
 	return ok && live && set.DeletionTimestamp == nil && labels.SelectorFromSet(set.Spec.Template.Spec.NodeSelector).Matches(labels.Set(node.Labels))
 }
 
-// jobWants returns why a Job wants a pod.
-func (l *laws) jobWants(on Workload, pod *corev1.Pod) string {
+// jobWants returns why a Job wants its pods.
+func (l *laws) jobWants(on Workload) string {
 	job, ok := l.mirror.get("jobs", on.Namespace(), on.Name).(*batchv1.Job)
 	if !ok || job.DeletionTimestamp != nil || job.Spec.Suspend != nil && *job.Spec.Suspend || job.Status.CompletionTime != nil {
 		return ""
@@ -245,26 +253,32 @@ func (l *laws) available(write apiserver.Write, before *corev1.Pod) {
 	if closes {
 		l.closes(write, before, after)
 	}
-	if !isAvailable(before) || !closes && !(isRemoval(write) && l.isGuarded(write.User, before)) {
+	leaves := closes || isRemoval(write) && l.isGuarded(write.User, before)
+	if !isAvailable(before) || !leaves {
 		return
 	}
-	now := write.Time
-	if on, ok := l.world.schedule.workload(before.Labels[app]); ok && on.Kind == Deployment && !on.Recreate {
+	on, ok := l.world.schedule.workload(before.Labels[app])
+	if !ok {
+		return
+	}
+	if on.Kind == Deployment && !on.Recreate {
 		l.ownBound(write, before, on)
 	}
-	for key, list := range l.bounds {
-		bound := highest(list, now) - l.world.schedule.Strict
-		namespace, name, _ := strings.Cut(key, "/")
-		on, ok := l.world.schedule.workload(strings.TrimSuffix(name, "-available"))
-		if !ok || namespace != before.Namespace || before.Labels[app] != on.Name || bound >= math.MaxInt32-1 {
-			continue
-		}
-		selected, serving := l.serving(on)
-		least := l.desired(on, now) - bound
-		if serving < least && !l.failedRecently(selected, now) {
-			l.violate(now, lawAvailable, fmt.Sprintf("%s took %s away: %d pods of %s are available, at least %d must be",
-				shortUser(write.User), before.Name, serving, on.Name, least))
-		}
+	l.ruleBound(write, before, on)
+}
+
+// ruleBound checks that a pod that leaves leaves as many available pods as the rule of availability of its workload
+// demands.
+func (l *laws) ruleBound(write apiserver.Write, before *corev1.Pod, on Workload) {
+	now := write.Time
+	bound := highest(l.bounds[before.Namespace+"/"+ruleName(on.Name, "max")], now) - l.world.schedule.Strict
+	if bound >= math.MaxInt32-1 {
+		return
+	}
+	selected, serving := l.serving(on)
+	if least := l.desired(on, now) - bound; serving < least && !l.failedRecently(selected, now) {
+		l.violate(now, lawAvailable, fmt.Sprintf("%s took %s away: %d pods of %s are available, at least %d must be",
+			shortUser(write.User), before.Name, serving, on.Name, least))
 	}
 }
 
@@ -273,7 +287,8 @@ func (l *laws) available(write apiserver.Write, before *corev1.Pod) {
 func (l *laws) serving(on Workload) (selected []*corev1.Pod, serving int) {
 	selected = l.mirror.active(func(pod *corev1.Pod) bool { return pod.Labels[app] == on.Name && pod.Namespace == on.Namespace() })
 	return selected, countFunc(selected, func(pod *corev1.Pod) bool {
-		return isAvailable(pod) && !(hasGate(pod) && isControlled(pod) && !isTrue(pod, appsv1alpha1.ServiceReadyGate))
+		isOff := hasGate(pod) && isControlled(pod) && !isTrue(pod, appsv1alpha1.ServiceReadyGate)
+		return isAvailable(pod) && !isOff
 	})
 }
 

@@ -88,6 +88,7 @@ func (f *Fixture) Play(ctx context.Context, s Schedule) Verdict {
 		w.laws.report(lawWorks, err.Error())
 	}
 	verdict := w.verdict()
+	w.managers.mute()
 	cancel()
 	stop()
 	w.running.Wait()
@@ -270,7 +271,10 @@ func (w *World) label(ctx context.Context) error {
 		}
 		for i, pod := range pods {
 			if i%2 == 0 {
-				w.patch(ctx, person, &pod, labelPatch(appsv1alpha1.ControlLabelKey, appsv1alpha1.ControlLabelValue))
+				err := w.patch(ctx, person, &pod, labelPatch(appsv1alpha1.ControlLabelKey, appsv1alpha1.ControlLabelValue))
+				if client.IgnoreNotFound(err) != nil {
+					return fmt.Errorf("labelling %s: %w", pod.Name, err)
+				}
 			}
 		}
 	}

@@ -145,6 +145,7 @@ func denied(attributes admission.Attributes, policy, binding string, reason meta
 		err.ErrStatus.Code = http.StatusUnauthorized
 	case metav1.StatusReasonRequestEntityTooLarge:
 		err.ErrStatus.Code = http.StatusRequestEntityTooLarge
+	default: // the code from above
 	}
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Message: message})
 	return err

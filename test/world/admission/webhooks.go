@@ -221,7 +221,8 @@ func (c *Chain) call(
 	}
 	answer, err := c.send(ctx, r, *service.Path, body)
 	if err != nil {
-		return nil, fmt.Errorf("failed to call webhook: Post \"https://%s.%s.svc:443%s?timeout=%s\": %w", service.Name, service.Namespace, *service.Path, timeout, err)
+		url := fmt.Sprintf("https://%s.%s.svc:443%s?timeout=%s", service.Name, service.Namespace, *service.Path, timeout)
+		return nil, fmt.Errorf("failed to call webhook: Post %q: %w", url, err)
 	}
 	if err := json.NewDecoder(bytes.NewReader(answer)).Decode(response); err != nil {
 		return nil, fmt.Errorf("failed to call webhook: decode the response: %w", err)

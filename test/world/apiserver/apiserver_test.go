@@ -119,7 +119,7 @@ func TestCreateDefaults(t *testing.T) {
 			p.Namespace = "absent"
 			return p
 		}(), metav1.CreateOptions{})
-		refused(t, err, http.StatusNotFound)
+		_ = refused(t, err, http.StatusNotFound)
 	})
 }
 
@@ -143,7 +143,7 @@ func TestUpdateConflictsAndNoOps(t *testing.T) {
 		}
 
 		_, err := deployments.Update(ctx, first, metav1.UpdateOptions{})
-		refused(t, err, http.StatusConflict)
+		_ = refused(t, err, http.StatusConflict)
 
 		second.Status.Replicas, second.Spec.Paused = 3, false
 		third := must[*appsv1.Deployment](t)(deployments.UpdateStatus(ctx, second, metav1.UpdateOptions{}))
@@ -227,7 +227,7 @@ func TestGracefulDeletion(t *testing.T) {
 		created := must[*corev1.Pod](t)(pods.Create(ctx, wanted, metav1.CreateOptions{}))
 
 		wrong := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(types.UID("other"))}}
-		refused(t, pods.Delete(ctx, "a", wrong), http.StatusConflict)
+		_ = refused(t, pods.Delete(ctx, "a", wrong), http.StatusConflict)
 		if err := pods.Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -242,7 +242,7 @@ func TestGracefulDeletion(t *testing.T) {
 		held.Finalizers = nil
 		must[*corev1.Pod](t)(pods.Update(ctx, held, metav1.UpdateOptions{}))
 		_, err := pods.Get(ctx, "a", metav1.GetOptions{})
-		refused(t, err, http.StatusNotFound)
+		_ = refused(t, err, http.StatusNotFound)
 
 		deployments := c.AppsV1().Deployments("default")
 		must[*appsv1.Deployment](t)(deployments.Create(ctx, deployment(1), metav1.CreateOptions{}))
@@ -291,7 +291,7 @@ func TestEvictionAgainstABudget(t *testing.T) {
 		if err := evict("a"); err != nil {
 			t.Fatal(err)
 		}
-		refused(t, evict("b"), http.StatusTooManyRequests)
+		_ = refused(t, evict("b"), http.StatusTooManyRequests)
 		after := must[*policyv1.PodDisruptionBudget](t)(budgets.Get(ctx, "a", metav1.GetOptions{}))
 		if _, counted := after.Status.DisruptedPods["a"]; !counted || after.Status.DisruptionsAllowed != 0 {
 			t.Errorf("got status %+v", after.Status)
@@ -300,7 +300,7 @@ func TestEvictionAgainstABudget(t *testing.T) {
 		second := budget.DeepCopy()
 		second.ObjectMeta = metav1.ObjectMeta{Name: "b", Namespace: "default"}
 		must[*policyv1.PodDisruptionBudget](t)(budgets.Create(ctx, second, metav1.CreateOptions{}))
-		refused(t, evict("b"), http.StatusInternalServerError)
+		_ = refused(t, evict("b"), http.StatusInternalServerError)
 	})
 }
 

@@ -172,6 +172,7 @@ func (a *api) groupVersion(
 		Storage: storage, Root: root, GroupVersion: v, AllServedVersionsByResource: served,
 		OptionsExternalVersion: group.OptionsExternalVersion, MetaGroupVersion: group.MetaGroupVersion,
 		Serializer: group.NegotiatedSerializer, ParameterCodec: group.ParameterCodec,
+		//nolint:misspell // The name of the field.
 		Typer: group.Scheme, Creater: group.Scheme, Convertor: group.Scheme, ConvertabilityChecker: group.Scheme,
 		Defaulter: group.Scheme, Namer: runtime.Namer(meta.NewAccessor()),
 		UnsafeConvertor: runtime.UnsafeObjectConvertor(group.Scheme), TypeConverter: a.converter,

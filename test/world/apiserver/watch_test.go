@@ -108,7 +108,7 @@ func TestWatchTooOld(t *testing.T) {
 			must[*corev1.Pod](t)(pods.Create(ctx, pod(name, nil), metav1.CreateOptions{}))
 		}
 		_, err := pods.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-		refused(t, err, http.StatusGone)
+		_ = refused(t, err, http.StatusGone)
 
 		w := must[watch.Interface](t)(pods.Watch(ctx, metav1.ListOptions{TimeoutSeconds: new(int64(5)), ResourceVersion: "0"}))
 		got := []string{next(t, w), next(t, w), next(t, w), next(t, w)}
