@@ -10,9 +10,11 @@ import (
 )
 
 const (
-	// MinLapse and MaxLapse bound for how long a request that is not repeated is pending. kubectl drain
+	// MinLapse is the lower bound for how long a request that is not repeated is pending. kubectl drain
 	// repeats an eviction every 5 seconds.
 	MinLapse = 15 * time.Second
+
+	// MaxLapse is the upper bound, also for the first request of a client.
 	MaxLapse = 2 * time.Minute
 
 	// lapseIntervals is the number of intervals between two requests of a client after which it does

@@ -69,6 +69,20 @@ type Parts struct {
 	ending drain
 }
 
+// checks returns the checks of readiness, and which certificates of webhooks are known.
+func (p Parts) checks(mgr manager.Manager, options Options) (checks map[string]healthz.Checker, known func(string) bool, err error) {
+	checks = map[string]healthz.Checker{"shutdown": p.ending.Ready}
+	if p.Certificates == nil {
+		return checks, func(string) bool { return false }, nil
+	}
+	certs, err := newCertificates(mgr, p.Certificates, p.Metrics.certificates, options)
+	if err != nil {
+		return nil, nil, err
+	}
+	checks["webhook-certificate"] = certs.Ready
+	return checks, p.Certificates.Known, nil
+}
+
 // Assemble returns a manager with every controller and webhook registered. It reads from the
 // API server the user name of the manager: requests of that user may set the labels that only
 // PodOps sets.
@@ -112,14 +126,9 @@ func Assemble(ctx context.Context, config *rest.Config, options Options, parts P
 	if mgr, err = withEventQueue(mgr, server.clientset, measured.events, options.EventRate); err != nil {
 		return nil, err
 	}
-	checks := map[string]healthz.Checker{"shutdown": parts.ending.Ready}
-	known := func(string) bool { return false }
-	if parts.Certificates != nil {
-		certs, err := newCertificates(mgr, parts.Certificates, measured.certificates, options)
-		if err != nil {
-			return nil, err
-		}
-		checks["webhook-certificate"], known = certs.Ready, parts.Certificates.Known
+	checks, known, err := parts.checks(mgr, options)
+	if err != nil {
+		return nil, err
 	}
 	if err := register(mgr, server.clientset, server.identity, index, known, measured, options); err != nil {
 		return nil, err

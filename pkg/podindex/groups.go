@@ -94,39 +94,48 @@ func (p *pod) deletes() bool {
 	return false
 }
 
+// serves reports whether a pod counts as available for a rule, and does not go with another one.
+func (g groups) serves(r *ruleset, p *pod) bool {
+	return r.selected[p.fact.UID] != nil && p.fact.Available && !g.going[p.fact.UID]
+}
+
 // countGroups counts the pods that go with others in the view of a rule: as unavailable when they go, as reserved
 // when the permit of their pod is recorded, and as the size of its permit while their pod waits.
 func (n *namespace) countGroups(r *ruleset, view *RuleView, g groups) {
-	serves := func(p *pod) bool { return r.selected[p.fact.UID] != nil && p.fact.Available && !g.going[p.fact.UID] }
 	for uid := range g.going {
 		if p := r.selected[uid]; p != nil && p.fact.Available {
 			view.Counts.Available--
 		}
 	}
-	reserved := map[types.UID]bool{}
-	for leader := range view.Live {
-		if p := n.pods[leader]; !p.deletes() {
-			continue
-		}
-		for _, p := range g.with[leader] {
-			if _, itself := view.Live[p.fact.UID]; serves(p) && !itself && !reserved[p.fact.UID] {
-				reserved[p.fact.UID] = true
-				view.Counts.Reserved++
-			}
-		}
-	}
+	n.countReserved(r, view, g)
 	for leader, pods := range g.with {
 		if p := n.pods[leader]; p == nil || !p.deletes() {
 			continue
 		}
 		for _, p := range pods {
-			if !serves(p) {
+			if !g.serves(r, p) {
 				continue
 			}
 			if view.With == nil {
 				view.With = map[types.UID]int{}
 			}
 			view.With[leader]++
+		}
+	}
+}
+
+// countReserved counts the pods that go with the pods whose permits are recorded.
+func (n *namespace) countReserved(r *ruleset, view *RuleView, g groups) {
+	reserved := map[types.UID]bool{}
+	for leader := range view.Live {
+		if p := n.pods[leader]; !p.deletes() {
+			continue
+		}
+		for _, p := range g.with[leader] {
+			if _, itself := view.Live[p.fact.UID]; g.serves(r, p) && !itself && !reserved[p.fact.UID] {
+				reserved[p.fact.UID] = true
+				view.Counts.Reserved++
+			}
 		}
 	}
 }

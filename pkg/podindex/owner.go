@@ -75,8 +75,8 @@ type OwnerName struct{ APIVersion, Kind, Name string }
 // and revisions, and both or neither want pods.
 func (o Owner) hasPlaceOf(other Owner) bool {
 	return o.UpdateRevision == other.UpdateRevision && o.CurrentRevision == other.CurrentRevision && o.Created.Equal(other.Created) &&
-		(o.Desired == 0) == (other.Desired == 0) && o.Controller == other.Controller && o.Kind == other.Kind && o.Name == other.Name && o.Revision == other.Revision &&
-		o.Above == other.Above && o.scales() == other.scales()
+		(o.Desired == 0) == (other.Desired == 0) && o.Controller == other.Controller && o.Kind == other.Kind && o.Name == other.Name &&
+		o.Revision == other.Revision && o.Above == other.Above && o.scales() == other.scales()
 }
 
 // equals reports whether another version of a workload is the same.
@@ -191,7 +191,7 @@ func (n *namespace) countedOwner(r *ruleset, controller types.UID) (top types.UI
 // such as those of a Rollout of Argo: while it changes the numbers of two ReplicaSets, their sum is any number.
 func (n *namespace) isTop(owner Owner) bool {
 	above, known := n.owners[owner.Controller]
-	return !known || above.Scale && !(above.scales() && owner.Kind == kindReplicaSet)
+	return !known || above.Scale && (!above.scales() || owner.Kind != kindReplicaSet)
 }
 
 // top returns the last owner of a chain that is in the index. It returns false when the first

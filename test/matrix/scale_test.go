@@ -101,7 +101,7 @@ func testScale(t *testing.T, w *cluster) {
 	desired(2)
 
 	// Of two desired pods one may go. The other one stays although it is the only one.
-	must("deleting", refused(kubectl("delete", "pod", "web-0", "--wait=false"))(ctx, c))
+	must("deleting", kubectl("delete", "pod", "web-0", "--wait=false")(ctx, c))
 	must("deleting", c.await(ctx, "waiting for the end of a pod", func() bool { return len(c.pods) == 1 }))
 	observed(1)
 	must("deleting", refused(kubectl("delete", "pod", "web-1", "--wait=false"))(ctx, c))

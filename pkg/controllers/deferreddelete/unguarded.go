@@ -201,7 +201,13 @@ func explained(reason deferreddelete.Reason, pod *corev1.Pod) string {
 		return "its owner is deleted"
 	case deferreddelete.ReasonForced:
 		return "it was deleted with a grace period of 0 seconds"
+	default:
+		return unanswered(pod)
 	}
+}
+
+// unanswered describes a removal that no manager held, or may not have held.
+func unanswered(pod *corev1.Pod) string {
 	const unanswered = "no manager of PodOps held the request"
 	if _, isCached := deferreddelete.NewOwner(pod); isCached || metav1.GetControllerOfNoCopy(pod) == nil {
 		return unanswered

@@ -55,10 +55,10 @@ type explanations struct {
 }
 
 // explain writes annotations to pods that have waited for a while, and at once to pods whose removal a client
-// waits for in admission: the reasons, per PodTransitionRule. They are written when another rule withholds a pod, or for another reason; annotations of pods that do not wait
-// any more are removed. Each write that no client waits for takes the background slot. With an annotation that has a new first reason
-// an event is recorded, at most one a minute for each pod: after a restart the annotation shows which event
-// was recorded. It returns the delay until the next write for pods that were postponed, or have not waited
+// waits for in admission: the reasons, per PodTransitionRule. They are written when another rule withholds a
+// pod, or for another reason; annotations of pods that do not wait any more are removed. Each write that no
+// client waits for takes the background slot. With an annotation that has a new first reason an event is
+// recorded, at most one a minute for each pod: after a restart the annotation shows which event was recorded. It returns the delay until the next write for pods that were postponed, or have not waited
 // long enough; 0 for never.
 func (r *Reconciler) explain(ctx context.Context, turn *evaluation.Turn, snapshot snapshot, o evaluation.Outcome) (wait time.Duration, err error) {
 	defer turn.Slot.Release()
@@ -102,7 +102,9 @@ func (r *Reconciler) explain(ctx context.Context, turn *evaluation.Turn, snapsho
 
 // answersTo returns the annotations with the verdicts that clients wait for in admission, the explanations
 // that are known with them, and the other pods.
-func answersTo(before map[types.UID]explanation, waiting []*withheldPod, now time.Time) (due []*podChange, after map[types.UID]explanation, rest []*withheldPod) {
+func answersTo(
+	before map[types.UID]explanation, waiting []*withheldPod, now time.Time,
+) (due []*podChange, after map[types.UID]explanation, rest []*withheldPod) {
 	after = map[types.UID]explanation{}
 	for _, pod := range waiting {
 		if _, known := before[pod.object.UID]; known || len(due) == maxAnswers || !deferreddelete.Heard(pod.object) || isOpen(pod.first.Code) {

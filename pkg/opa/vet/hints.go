@@ -38,8 +38,6 @@ func Hints(source string) ([]Problem, error) {
 	return found, nil
 }
 
-func headName(rule *ast.Rule) string { return rule.Head.Ref()[0].Value.String() }
-
 // ruleHints returns the probable mistakes in one rule.
 func ruleHints(rule *ast.Rule) []Problem {
 	var found []Problem

@@ -40,7 +40,9 @@ type ended struct {
 
 // await begins the lifecycle of the pod of a request, and returns once the pod is prepared or its rules
 // withhold it, or after a while. A user with a held request for another pod of the owner waits for nothing.
-func (d *reviewer) await(ctx context.Context, req admission.Request, reviewed deferreddelete.Review, request deferreddelete.Request, reason deferreddelete.Reason) ended {
+func (d *reviewer) await(
+	ctx context.Context, req admission.Request, reviewed deferreddelete.Review, request deferreddelete.Request, reason deferreddelete.Reason,
+) ended {
 	pod := reviewed.Pod
 	key := waitKey{uid: string(pod.UID), user: request.User, method: string(request.Method)}
 	if message, ok := d.waits.heldBefore(key); ok {
@@ -52,7 +54,8 @@ func (d *reviewer) await(ctx context.Context, req admission.Request, reviewed de
 	}
 	leave, ok := d.waits.enter(request.User, pod.Namespace, len(req.Object.Raw)+len(req.OldObject.Raw))
 	if !ok {
-		return held("PodOps holds this "+noun(request.Method)+": too many requests of the user or in the namespace wait already. Repeat it", deferreddelete.ReasonBusy)
+		return held("PodOps holds this "+noun(request.Method)+": too many requests of the user or in the namespace wait already. Repeat it",
+			deferreddelete.ReasonBusy)
 	}
 	defer leave()
 	d.deferrer.Defer(client.ObjectKeyFromObject(pod), pod.UID, request)
@@ -140,7 +143,8 @@ func verdict(pod *corev1.Pod) string {
 		if withheld.Stage != appsv1alpha1.StagePreCheck || len(reasons) == maxReasons {
 			continue
 		}
-		reasons = append(reasons, fmt.Sprintf("%s/%s withholds it (%s: %s)", withheld.Ruleset, withheld.Rule, withheld.Code, text.Line(withheld.Message, maxReasonBytes)))
+		reasons = append(reasons, fmt.Sprintf("%s/%s withholds it (%s: %s)",
+			withheld.Ruleset, withheld.Rule, withheld.Code, text.Line(withheld.Message, maxReasonBytes)))
 	}
 	return strings.Join(reasons, "; ")
 }
