@@ -16,7 +16,8 @@ func TestMain(m *testing.M) {
 }
 
 // TestScripts runs the commands of testdata/script, which the documentation shows, too. In $KUBERNETES_134 they
-// have the address of an API server of an unsupported version, and in $SAMPLES the folder config/samples.
+// have the address of an API server of an unsupported version, and in $SAMPLES and $EXAMPLES
+// the folders config/samples and examples.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -26,8 +27,9 @@ func TestScripts(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(serve134))
 			env.Defer(server.Close)
 			env.Setenv("KUBERNETES_134", server.URL)
-			samples, err := filepath.Abs("../../config/samples")
-			env.Setenv("SAMPLES", samples)
+			root, err := filepath.Abs("../..")
+			env.Setenv("SAMPLES", filepath.Join(root, "config", "samples"))
+			env.Setenv("EXAMPLES", filepath.Join(root, "examples"))
 			return err
 		},
 	})

@@ -94,7 +94,7 @@ func (p *pod) deletes() bool {
 	return false
 }
 
-// serves reports whether a pod counts as available for a rule, and does not go with another one.
+// serves reports whether a pod counts as available for a rule, and does not go with another pod.
 func (g groups) serves(r *ruleset, p *pod) bool {
 	return r.selected[p.fact.UID] != nil && p.fact.Available && !g.going[p.fact.UID]
 }

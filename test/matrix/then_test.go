@@ -212,10 +212,10 @@ func traces(object client.Object) []string {
 	keys := slices.Concat(slices.Sorted(maps.Keys(object.GetLabels())), slices.Sorted(maps.Keys(object.GetAnnotations())), object.GetFinalizers())
 	return slices.DeleteFunc(keys, func(key string) bool {
 		domain, _, _ := strings.Cut(key, "/")
-		switch {
-		case key == appsv1alpha1.ServiceAvailableLabelKey:
+		switch key {
+		case appsv1alpha1.ServiceAvailableLabelKey:
 			return true
-		case key == corev1.PodDeletionCost:
+		case corev1.PodDeletionCost:
 			return false
 		default:
 			return !strings.HasSuffix(domain, appsv1alpha1.LifecycleDomain) && domain != appsv1alpha1.DetailAnnotationPrefix &&

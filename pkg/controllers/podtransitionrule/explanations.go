@@ -58,8 +58,9 @@ type explanations struct {
 // waits for in admission: the reasons, per PodTransitionRule. They are written when another rule withholds a
 // pod, or for another reason; annotations of pods that do not wait any more are removed. Each write that no
 // client waits for takes the background slot. With an annotation that has a new first reason an event is
-// recorded, at most one a minute for each pod: after a restart the annotation shows which event was recorded. It returns the delay until the next write for pods that were postponed, or have not waited
-// long enough; 0 for never.
+// recorded, at most one a minute for each pod: after a restart the annotation shows which event was recorded. It
+// returns the delay until the next write for pods that were postponed, or have not waited long enough; 0 for
+// never.
 func (r *Reconciler) explain(ctx context.Context, turn *evaluation.Turn, snapshot snapshot, o evaluation.Outcome) (wait time.Duration, err error) {
 	defer turn.Slot.Release()
 	now := r.clock.Now()
