@@ -121,20 +121,26 @@ func policyModule(object *appsv1alpha1.PodTransitionPolicy) (custom spec.Custom,
 	return custom, err == nil
 }
 
-// module adds probable mistakes of a module that compiles.
-func (v *verification) module(ctx context.Context, at string, custom spec.Custom) error {
+// moduleHints returns the mistakes that can be seen in a module; none in a module or in parameters that the
+// webhooks have reported as wrong.
+func moduleHints(custom spec.Custom) []opa.Problem {
 	hints, err := opa.Hints(custom.Source)
 	if err != nil {
-		return nil // the webhooks have reported it
+		return nil
 	}
-	if custom.Policy == "" { // the schema of a policy has its parameters
-		about, err := opa.ParameterHints(custom.Source, custom.Parameters)
-		if err != nil {
-			return nil // the schema has reported it
-		}
-		hints = append(hints, about...)
+	if custom.Policy != "" { // the schema of a policy has its parameters
+		return hints
 	}
-	for _, problem := range hints {
+	about, err := opa.ParameterHints(custom.Source, custom.Parameters)
+	if err != nil {
+		return nil
+	}
+	return append(hints, about...)
+}
+
+// module adds probable mistakes of a module that compiles.
+func (v *verification) module(ctx context.Context, at string, custom spec.Custom) error {
+	for _, problem := range moduleHints(custom) {
 		v.addProblem(problem.Code, at, problem)
 	}
 	absent, err := absence.Find(ctx, v.engine, custom)
