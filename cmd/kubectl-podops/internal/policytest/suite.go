@@ -88,7 +88,7 @@ type testCase struct {
 	// Namespace are the labels of the namespace.
 	Namespace map[string]string `json:"namespace,omitempty"`
 
-	// Desired are the desired numbers of pods of workloads, such as {Deployment/web: 3}.
+	// Desired are the replicas of workloads, such as {Deployment/web: 3}.
 	Desired map[string]int `json:"desired,omitempty"`
 
 	Answers []offline.Answer `json:"answers,omitempty"`
@@ -143,7 +143,7 @@ func (s suite) run(ctx context.Context, engine *opa.Engine, document manifests.D
 			continue
 		}
 		began := time.Now()
-		// The engine keeps the facts of a version of a pod, and pods of other tests have the same names.
+		// The engine keeps facts by pod version, and pods in other tests have the same names.
 		version := fmt.Sprintf("%s:%d", document.Place(), i)
 		made.Message, err = s.check(ctx, engine, documents, test, version)
 		if err != nil {
@@ -155,7 +155,7 @@ func (s suite) run(ctx context.Context, engine *opa.Engine, document manifests.D
 	return results, nil
 }
 
-// namespace is the namespace of the objects of a suite.
+// namespace has the objects of a suite.
 const namespace = "default"
 
 // objects returns the objects of the files, with the pods of a test and their workloads.
@@ -211,7 +211,7 @@ func (t testCase) addWorkloads(
 		}
 	}
 	for _, owner := range slices.Sorted(maps.Keys(counts)) {
-		found, err := workloadOf(owner)
+		found, err := parseWorkload(owner)
 		if err != nil {
 			return err
 		}
@@ -291,7 +291,7 @@ func (p testPod) object(test testCase, place int, now time.Time) (*corev1.Pod, e
 		Spec: corev1.PodSpec{NodeName: p.Node},
 	}
 	if p.Owner != "" {
-		owner, err := workloadOf(p.Owner)
+		owner, err := parseWorkload(p.Owner)
 		if err != nil {
 			return nil, err
 		}

@@ -17,12 +17,12 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// workload is an owner of pods of a test: "Deployment/web", "ReplicaSet/web", "StatefulSet/db" or
+// workload is a pod owner in a test: "Deployment/web", "ReplicaSet/web", "StatefulSet/db" or
 // "DaemonSet/agent".
 type workload struct{ kind, name string }
 
-// workloadOf parses the owner of a pod.
-func workloadOf(owner string) (workload, error) {
+// parseWorkload parses the owner of a pod.
+func parseWorkload(owner string) (workload, error) {
 	kind, name, _ := strings.Cut(owner, "/")
 	if name == "" || !slices.Contains([]string{"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"}, kind) {
 		return workload{}, fmt.Errorf("owner %q: write Deployment/NAME, ReplicaSet/NAME, StatefulSet/NAME or DaemonSet/NAME", owner)
@@ -73,7 +73,7 @@ func setLabel(pod *corev1.Pod, key, value string) {
 	pod.Labels[key] = value
 }
 
-// add adds the workload with a number of pods of each revision, with the template of one of them.
+// add adds the workload. pods has the replicas by revision, and template is one of its pods.
 func (w workload) add(objects *offline.Objects, template *corev1.Pod, pods map[rule.RevisionState]int, replicas int, now time.Time) {
 	labels := map[string]string{}
 	for key, value := range template.Labels {
@@ -88,7 +88,7 @@ func (w workload) add(objects *offline.Objects, template *corev1.Pod, pods map[r
 	case "Deployment":
 		objects.Add(&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: &number, Template: made}}, meta.Namespace)
 		for revision, age := range revisionAges() {
-			objects.Add(w.setOf(revision, age, made, meta, int32(pods[revision]), now), meta.Namespace)
+			objects.Add(w.newReplicaSet(revision, age, made, meta, int32(pods[revision]), now), meta.Namespace)
 		}
 	case "ReplicaSet":
 		objects.Add(&appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: &number, Template: made}}, meta.Namespace)
@@ -105,8 +105,8 @@ func (w workload) add(objects *offline.Objects, template *corev1.Pod, pods map[r
 	}
 }
 
-// setOf returns the ReplicaSet of one revision of a Deployment.
-func (w workload) setOf(
+// newReplicaSet returns the ReplicaSet of one revision of a Deployment.
+func (w workload) newReplicaSet(
 	revision rule.RevisionState, age int, template corev1.PodTemplateSpec, meta metav1.ObjectMeta, replicas int32, now time.Time,
 ) *appsv1.ReplicaSet {
 	controller := true
