@@ -26,7 +26,8 @@ type Limits struct {
 	// Running reviews at once, separately for Slow and all other paths. Others wait.
 	Running int
 
-	// RunningWaits is the number of reviews of Waiting paths at once.
+	// RunningWaits is the number of reviews of Waiting paths at once; 0 is for a server without
+	// such paths.
 	RunningWaits int
 
 	// WaitingPerSource is the number of reviews that may wait; the server responds to more with
@@ -95,7 +96,7 @@ func (l Limits) Validate() error {
 		return fmt.Errorf("%d bytes pending, %d for each source, do not fit a review of %d bytes",
 			l.PendingBytes, l.PendingBytesPerSource, l.ReviewBytes)
 	}
-	if l.Running < 1 || l.RunningWaits < 1 || l.WaitingPerSource < 1 {
+	if l.Running < 1 || l.RunningWaits < 0 || l.WaitingPerSource < 1 {
 		return errors.New("no review may run or wait")
 	}
 	if l.ConnectionsPerSecond < 1 || l.ReviewsPerSecond < 1 || l.BytesPerSecond < 1 {

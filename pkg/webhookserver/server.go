@@ -66,6 +66,9 @@ func New(options Options) (*Server, error) {
 	if err := options.Limits.Validate(); err != nil {
 		return nil, fmt.Errorf("limits of the webhook server: %w", err)
 	}
+	if len(options.Waiting) > 0 && options.Limits.RunningWaits == 0 {
+		return nil, fmt.Errorf("no review of %v may run: RunningWaits is 0", options.Waiting)
+	}
 	if options.Draining == nil {
 		options.Draining = func() bool { return false }
 	}
