@@ -29,13 +29,17 @@ type Plan struct {
 	// is less than the pods to delete while admission keeps spec.replicas above the number
 	// that was requested.
 	Surplus int
+
+	// Mixed is true if some pods of the owner are not controlled. Its controller may remove those at once, so
+	// only its own requests say which of the controlled pods are to be deleted.
+	Mixed bool
 }
 
 // PlanFor compares the deferred deletes of an owner with its surplus of pods. desired is the
-// number of pods that was requested of it, replicas the number in its spec; pods are all of its
-// pods, in any order. The deletes with the most progress are kept first: cancelling them would
+// number of pods that was requested of it, replicas the number in its spec, total the number in its status;
+// pods are its controlled pods, in any order. The deletes with the most progress are kept first: cancelling them would
 // waste the most.
-func PlanFor(desired, replicas int, pods []*corev1.Pod) Plan {
+func PlanFor(desired, replicas, total int, pods []*corev1.Pod) Plan {
 	active := 0
 	var deferred []*corev1.Pod
 	for _, pod := range pods {
@@ -47,6 +51,7 @@ func PlanFor(desired, replicas int, pods []*corev1.Pod) Plan {
 			deferred = append(deferred, pod)
 		}
 	}
+	surplus := max(0, active-replicas)
 	slices.SortFunc(deferred, func(a, b *corev1.Pod) int {
 		return cmp.Or(
 			cmp.Compare(progress(b.Labels), progress(a.Labels)),
@@ -54,9 +59,15 @@ func PlanFor(desired, replicas int, pods []*corev1.Pod) Plan {
 			strings.Compare(a.Name, b.Name),
 		)
 	})
+	mixed := len(pods) < total // terminating pods count, since the status may be behind them
+	if mixed {
+		active = total
+	}
 	excess := max(0, active-desired)
 	keep := min(excess, len(deferred))
-	return Plan{Keep: deferred[:keep], Cancel: deferred[keep:], Free: excess - keep, Surplus: max(0, active-replicas)}
+	return Plan{
+		Keep: deferred[:keep], Cancel: deferred[keep:], Free: excess - keep, Surplus: surplus, Mixed: mixed,
+	}
 }
 
 // ofOwner reports whether the delete in progress was begun for a ReplicaSet: its controller requested

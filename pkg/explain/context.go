@@ -32,23 +32,36 @@ func ownsPod(set *appsv1.ReplicaSet, x *explainer) bool {
 	return slices.ContainsFunc(x.pod.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == set.UID })
 }
 
-// keptScaleDown returns the note on a ReplicaSet whose scale-down admission keeps.
+// keptScaleDown returns the note on a ReplicaSet whose scale-down waits: admission keeps its number in a
+// rollout, and its pods otherwise.
 func keptScaleDown(set *appsv1.ReplicaSet, deployment string) (Reason, bool) {
-	scale := replicasetscale.ScaleOf(set)
-	if scale.Demand == nil {
+	scale, pods := replicasetscale.ScaleOf(set), int(set.Status.Replicas)
+	note := Reason{Situation: ScaleDownKept}
+	switch {
+	case scale.Demand != nil:
+		note.Message = fmt.Sprintf("ReplicaSet %s was to be lowered to %d, and stays at %d until %d of its pods may be deleted",
+			set.Name, *scale.Demand, scale.Replicas, scale.Replicas-*scale.Demand)
+	case replicasetscale.IsControlled(set) && pods > scale.Replicas:
+		note.Message = fmt.Sprintf("ReplicaSet %s was lowered to %d, and has %d pods until %d of them may be deleted",
+			set.Name, scale.Replicas, pods, pods-scale.Replicas)
+	default:
 		return Reason{}, false
 	}
-	note := Reason{
-		Situation: ScaleDownKept,
-		Message: fmt.Sprintf("ReplicaSet %s was to be lowered to %d, and stays at %d until %d of its pods may be deleted",
-			set.Name, *scale.Demand, scale.Replicas, scale.Replicas-*scale.Demand),
-	}
-	withdraw := kubectl(set.Namespace, "scale replicaset %s --replicas=%d", set.Name, scale.Replicas)
-	if deployment != "" {
-		withdraw = kubectl(set.Namespace, "rollout undo deployment %s", deployment)
-	}
-	note.Commands = []Command{{"withdraw it", withdraw}}
+	note.Commands = []Command{{"withdraw it", withdrawal(set, deployment, scale)}}
 	return note, true
+}
+
+// withdrawal returns the command that withdraws a scale-down. A ReplicaSet that is to have no pods is replaced
+// by its Deployment.
+func withdrawal(set *appsv1.ReplicaSet, deployment string, scale replicasetscale.Scale) string {
+	switch {
+	case deployment == "":
+		return kubectl(set.Namespace, "scale replicaset %s --replicas=%d", set.Name, set.Status.Replicas)
+	case scale.Demand != nil || scale.Replicas == 0:
+		return kubectl(set.Namespace, "rollout undo deployment %s", deployment)
+	default:
+		return kubectl(set.Namespace, "scale deployment %s --replicas=%d", deployment, set.Status.Replicas)
+	}
 }
 
 // deploymentOf returns the name of the Deployment of a ReplicaSet; empty without a Deployment.

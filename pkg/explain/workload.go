@@ -67,12 +67,15 @@ func rolloutReasons(deployment *appsv1.Deployment) []Reason {
 				Situation: RolloutDeadline, Message: "the rollout has made no progress within progressDeadlineSeconds, and goes on: " + condition.Message,
 				Since: timeOf(condition.LastTransitionTime.Time),
 			})
-		case condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue:
+		case condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue && condition.Reason != failedDelete:
 			add(rankDenied, Reason{Situation: RolloutFailure, Message: condition.Message, Since: timeOf(condition.LastTransitionTime.Time)})
 		}
 	}
 	return reasons
 }
+
+// failedDelete is the reason of the condition ReplicaFailure while a delete is held. The pods say why.
+const failedDelete = "FailedDelete"
 
 // keptBy returns the notes on ReplicaSets whose scale-down is kept.
 func keptBy(sets []*appsv1.ReplicaSet, deployment string) []Reason {

@@ -325,7 +325,7 @@ func slimWorkload(object any) (any, error) {
 	}
 	switch o := object.(type) {
 	case *appsv1.ReplicaSet:
-		o.Spec.Template.Spec, o.Status = corev1.PodSpec{}, appsv1.ReplicaSetStatus{}
+		o.Spec.Template.Spec, o.Status = corev1.PodSpec{}, appsv1.ReplicaSetStatus{Replicas: o.Status.Replicas}
 	case *appsv1.Deployment:
 		o.Spec.Template.Spec, o.Status = corev1.PodSpec{}, appsv1.DeploymentStatus{}
 	case *appsv1.StatefulSet:

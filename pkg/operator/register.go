@@ -127,7 +127,6 @@ func scaleHandlers(mgr manager.Manager, decoder admission.Decoder, gate *loadshe
 	cached := replicasetpods.Reader{Reader: mgr.GetClient()}
 	return map[string]admission.Handler{
 		replicasetwebhook.MutatePath:           gated{replicasetwebhook.NewMutator(decoder, cached, identity), gate, largePod},
-		replicasetwebhook.ScalePath:            replicasetwebhook.NewScaler(decoder, cached, mgr.GetClient(), identity),
 		replicasetwebhook.DeploymentMutatePath: gated{replicasetwebhook.NewDeploymentMutator(decoder, mgr.GetClient()), gate, largePod},
 	}
 }

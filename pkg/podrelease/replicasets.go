@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -15,8 +14,7 @@ import (
 )
 
 // releaseReplicaSets hands the scale-downs that were kept back to Kubernetes. The annotations are
-// removed, which wakes the controller of Deployments: it lowers its ReplicaSets as far as it needs. A
-// ReplicaSet alone is lowered to the number that was requested.
+// removed, which wakes the controller of Deployments: it lowers its ReplicaSets as far as it needs.
 func (r *runner) releaseReplicaSets(ctx context.Context) error {
 	err := r.eachPage(ctx, &appsv1.ReplicaSetList{}, func(page client.ObjectList) error {
 		for i := range page.(*appsv1.ReplicaSetList).Items {
@@ -39,10 +37,6 @@ func (r *runner) releaseReplicaSet(ctx context.Context, set *appsv1.ReplicaSet) 
 	change := map[string]any{"metadata": map[string]any{"uid": set.UID, "annotations": map[string]any{
 		appsv1alpha1.DesiredReplicasAnnotationKey: nil, appsv1alpha1.LowestReplicasAnnotationKey: nil,
 	}}}
-	owner := metav1.GetControllerOf(set)
-	if demand := replicasetscale.ScaleOf(set).Demand; demand != nil && (owner == nil || owner.Kind != "Deployment") {
-		change["spec"] = map[string]any{"replicas": *demand}
-	}
 	patch, err := json.Marshal(change)
 	if err != nil {
 		return fmt.Errorf("encoding the ReplicaSet: %w", err)

@@ -44,7 +44,7 @@ func TestReleaseReplicaSets(t *testing.T) {
 			t.Errorf("annotations of %s (-want +got):\n%s", s.Name, diff)
 		}
 	}
-	want := map[string]int32{"untouched": 12, "of-deployment": 12, "alone": 9, "of-rollout": 0, "stale": 12}
+	want := map[string]int32{"untouched": 12, "of-deployment": 12, "alone": 12, "of-rollout": 12, "stale": 12}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("replicas (-want +got):\n%s", diff)
 	}

@@ -1,6 +1,7 @@
 package replicasetscale
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -44,6 +45,19 @@ type Snapshot struct {
 	Pods     []*corev1.Pod
 }
 
+// HasSurplus reports whether a ReplicaSet has more pods than the desired number, all of them controlled. In a
+// ReplicaSet with other pods the ReplicaSet controller chooses, and the lifecycle of a controlled pod begins
+// with its delete.
+func (s Snapshot) HasSurplus(desired int) bool {
+	return active(s.Pods) > desired && IsUniform(s.Set, s.Pods)
+}
+
+// IsHeld reports whether a scale-down of the ReplicaSet is kept, or its pods are.
+func (s Snapshot) IsHeld() bool {
+	scale := ScaleOf(s.Set)
+	return scale.Demand != nil || s.HasSurplus(scale.Replicas)
+}
+
 // Waits are the times that a ReplicaSet has been waiting for. The zero value waits for nothing.
 type Waits struct {
 	// Replicas is spec.replicas at the time of LowerableSince.
@@ -77,10 +91,6 @@ type Decision struct {
 	// Begin is the number of further pods that begin their deletion.
 	Begin int
 
-	// Withdraw is the number by which the demand is raised in Annotations: the deletions of that many pods
-	// were cancelled, and no controller repeats the request.
-	Withdraw int
-
 	// Annotations are changes to the annotations of the ReplicaSet; nil values remove a key.
 	Annotations map[string]any
 
@@ -94,27 +104,28 @@ type Decision struct {
 	Wake time.Duration
 }
 
-// Decide returns the next changes. Granted pods leave by a step of the controller of Deployments,
-// which a change of the annotation lowest-replicas wakes; a ReplicaSet alone, and a ReplicaSet
-// whose Deployment does not take that step in time, is lowered directly.
+// Decide returns the next changes. Pods beyond spec.replicas leave by the ReplicaSet controller, which
+// the label operate wakes. In a rollout, granted pods leave by a step of the controller of Deployments, which
+// a change of the annotation lowest-replicas wakes; a ReplicaSet whose Deployment does not take that step in
+// time is lowered directly.
 //
-// Deletions that were cancelled while their demand stands begin again after a pause: the controller
-// of a Deployment would repeat its request. A request to a ReplicaSet alone is withdrawn for as many pods.
+// Deletions that were cancelled while the ReplicaSet has too many pods begin again after a pause: its
+// controller goes on requesting them.
 func Decide(s Snapshot, waits Waits, now time.Time) (Decision, Waits) {
 	decision := Decision{Unpin: undone(s.Pods)}
 	scale := ScaleOf(s.Set)
 	desired := scale.Desired(s.Set, s.Workload)
-	if desired >= scale.Replicas {
+	if desired >= scale.Replicas && !s.HasSurplus(desired) {
 		return clearVoid(decision, s.Set, waits, now)
 	}
 	waits.VoidSince = time.Time{}
-	if again := min(missing(s.Pods, desired), len(decision.Unpin)); again > 0 {
-		waits = waits.cancelled(now)
-		if s.Workload.Deployment == nil {
-			return withdraw(scale, desired, again), waits
-		}
-	}
 	decision.Begin = missing(s.Pods, desired)
+	switch {
+	case slices.ContainsFunc(s.Pods, IsGranted):
+		waits.Cancelled = 0 // its pods leave: the next pause is a first pause
+	case decision.Begin > 0 && len(decision.Unpin) > 0:
+		waits = waits.cancelled(now)
+	}
 	if left := waits.BeginAfter.Sub(now); left > 0 && decision.Begin > 0 {
 		decision.Begin, decision.Wake = 0, left
 	}
@@ -125,7 +136,6 @@ func Decide(s Snapshot, waits Waits, now time.Time) (Decision, Waits) {
 		}
 		return decision, Waits{Cancelled: waits.Cancelled, BeginAfter: waits.BeginAfter}
 	}
-	waits.Cancelled = 0 // its pods leave: the next pause is a first pause
 	if waits.LowerableSince.IsZero() || waits.Replicas != scale.Replicas {
 		waits.LowerableSince, waits.Replicas = now, scale.Replicas
 	}
@@ -146,18 +156,6 @@ func Decide(s Snapshot, waits Waits, now time.Time) (Decision, Waits) {
 	}
 	decision.Wake = backoff.MinDelay(decision.Wake, LowerAfter-age)
 	return decision, waits
-}
-
-// withdraw raises the demand by a number of pods. Pods are unpinned in the next round: the cancelled
-// deletions must be seen until the demand is written.
-func withdraw(scale Scale, desired, pods int) Decision {
-	var demand any
-	if desired+pods < scale.Replicas {
-		demand = strconv.Itoa(desired + pods)
-	}
-	return Decision{Withdraw: pods, Annotations: map[string]any{
-		appsv1alpha1.DesiredReplicasAnnotationKey: demand, appsv1alpha1.LowestReplicasAnnotationKey: nil,
-	}}
 }
 
 // clearVoid removes annotations that record no demand, and forgets its pauses after a while.
@@ -189,17 +187,24 @@ func clearVoid(decision Decision, set *appsv1.ReplicaSet, waits Waits, now time.
 
 // missing returns how many pods beyond the desired number have not begun their deletion.
 func missing(pods []*corev1.Pod, desired int) int {
-	active, deleting := 0, 0
+	deleting := 0
 	for _, pod := range pods {
-		if !IsActive(pod) {
-			continue
-		}
-		active++
-		if IsDeleting(pod) {
+		if IsActive(pod) && IsDeleting(pod) {
 			deleting++
 		}
 	}
-	return max(0, active-desired-deleting)
+	return max(0, active(pods)-desired-deleting)
+}
+
+// active returns the number of active pods.
+func active(pods []*corev1.Pod) int {
+	count := 0
+	for _, pod := range pods {
+		if IsActive(pod) {
+			count++
+		}
+	}
+	return count
 }
 
 // IsDeleting reports whether the lifecycle pod-delete of a pod has begun and not ended.

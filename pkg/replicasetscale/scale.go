@@ -10,6 +10,11 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
+// deploymentReplicasAnnotationKey is the annotation in which the controller of Deployments records
+// spec.replicas of the Deployment on its ReplicaSets. A ReplicaSet with another number than its Deployment means
+// a change of scale to it.
+const deploymentReplicasAnnotationKey = "deployment.kubernetes.io/desired-replicas"
+
 // Scale is the part of a ReplicaSet that decides about its number of pods.
 type Scale struct {
 	// Replicas is spec.replicas.
@@ -54,12 +59,11 @@ func HasAnnotations(set *appsv1.ReplicaSet) bool {
 	return desired || lowest
 }
 
-// Request returns the scale that follows from a request. ungranted is the number of active pods
-// that have not been granted operate. The newest demand counts, except that the controller of
-// Deployments, as it cleans up an old ReplicaSet, requests in turn to remove its unready pods and
-// to remove more: with accumulates the lowest counts, or each of the two would replace the other
-// for as long as a pod is unready.
-func (s Scale) Request(requested, ungranted int, accumulates bool) Scale {
+// Request returns the scale that follows from a step of a rollout. ungranted is the number of active pods
+// that have not been granted operate. The controller of Deployments, as it cleans up an old ReplicaSet,
+// requests in turn to remove its unready pods and to remove more: the lowest counts, or each of the two
+// would replace the other for as long as a pod is unready.
+func (s Scale) Request(requested, ungranted int) Scale {
 	switch {
 	case requested == s.Replicas:
 		return s
@@ -67,7 +71,7 @@ func (s Scale) Request(requested, ungranted int, accumulates bool) Scale {
 		return Scale{Replicas: requested}
 	}
 	kept, demand := lowest(s.Replicas, requested, ungranted), requested
-	if accumulates && s.Demand != nil {
+	if s.Demand != nil {
 		demand = min(demand, *s.Demand)
 	}
 	if kept == demand {
@@ -91,26 +95,39 @@ type Workload struct {
 	Total int
 }
 
+// IsRolloutStep reports whether a request lowers a ReplicaSet in a rolling update of its Deployment:
+//   - the Deployment replaces pods by the strategy RollingUpdate,
+//   - the ReplicaSet is not the newest one,
+//   - the Deployment itself is not scaled: a change of scale changes the annotation
+//     deployment.kubernetes.io/desired-replicas in the same request. Were the number kept then, the
+//     controller of Deployments would find the annotation of a scale that the ReplicaSet does not have, and
+//     take every later step for a change of scale.
+func (w Workload) IsRolloutStep(old, requested *appsv1.ReplicaSet) bool {
+	return w.Deployment != nil &&
+		w.Deployment.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType &&
+		!IsNewest(old, w.Deployment) &&
+		old.Annotations[deploymentReplicasAnnotationKey] == requested.Annotations[deploymentReplicasAnnotationKey]
+}
+
+// IsUniform reports whether all pods of a ReplicaSet have the control label. pods are the controlled ones. A
+// ReplicaSet with other pods is never kept: they depend on no rule. Terminating pods count, since the status may
+// be behind them.
+func IsUniform(set *appsv1.ReplicaSet, pods []*corev1.Pod) bool {
+	return len(pods) >= int(set.Status.Replicas)
+}
+
 // Desired returns the number of pods that the ReplicaSet is to have: the demand, if any. The
 // controller of Deployments does not write a ReplicaSet whose kept number is the number that it
 // needs, so it withdraws a demand without a write:
-//   - when the Deployment is scaled down and up again, or rolled back: the newest ReplicaSet has no
-//     demand below the replicas of its Deployment;
-//     Under the strategy Recreate it is the newest until all of its pods are deleted, and requested to be
-//     0;
+//   - when the Deployment is rolled back: the newest ReplicaSet has no demand;
+//   - when its strategy becomes Recreate, its controller requests 0 again;
 //   - when the Deployment is paused: older ReplicaSets have no demand while all of them together
 //     are no larger than replicas + maxSurge.
 func (s Scale) Desired(set *appsv1.ReplicaSet, workload Workload) int {
 	deployment := workload.Deployment
 	switch {
-	case s.Demand == nil:
+	case s.Demand == nil, deployment == nil, deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType, IsNewest(set, deployment):
 		return s.Replicas
-	case deployment == nil:
-		return *s.Demand
-	case deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType && *s.Demand == 0:
-		return 0
-	case IsNewest(set, deployment):
-		return max(*s.Demand, min(s.Replicas, ReplicasOf(deployment.Spec.Replicas)))
 	case deployment.Spec.Paused && workload.Total <= ReplicasOf(deployment.Spec.Replicas)+maxSurge(deployment):
 		return s.Replicas
 	default:

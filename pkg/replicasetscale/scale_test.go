@@ -52,31 +52,75 @@ func TestRequest(t *testing.T) {
 	for name, tc := range map[string]struct {
 		scale                Scale
 		requested, ungranted int
-		accumulates          bool
 		want                 Scale
 	}{
-		"lower, and no pod may go":                     {Scale{Replicas: 12}, 9, 12, false, Scale{Replicas: 12, Demand: new(9)}},
-		"lower, and two pods may go":                   {Scale{Replicas: 12}, 9, 10, false, Scale{Replicas: 10, Demand: new(9)}},
-		"lower, and as many pods may go":               {Scale{Replicas: 12}, 9, 9, false, Scale{Replicas: 9}},
-		"lower, and more pods may go":                  {Scale{Replicas: 12}, 9, 3, false, Scale{Replicas: 9}},
-		"lower, while pods are still to be created":    {Scale{Replicas: 12}, 6, 8, false, Scale{Replicas: 8, Demand: new(6)}},
-		"lower, with more pods than replicas":          {Scale{Replicas: 12}, 9, 14, false, Scale{Replicas: 12, Demand: new(9)}},
-		"raised: the demand is gone":                   {Scale{Replicas: 12, Demand: new(9)}, 13, 12, false, Scale{Replicas: 13}},
-		"unchanged: the demand stays":                  {Scale{Replicas: 12, Demand: new(9)}, 12, 12, false, Scale{Replicas: 12, Demand: new(9)}},
-		"less lower: the newest request counts":        {Scale{Replicas: 12, Demand: new(6)}, 9, 12, false, Scale{Replicas: 12, Demand: new(9)}},
-		"less lower, of an old ReplicaSet: the lowest": {Scale{Replicas: 12, Demand: new(6)}, 9, 12, true, Scale{Replicas: 12, Demand: new(6)}},
-		"a step towards the demand of an old ReplicaSet": {
-			Scale{Replicas: 12, Demand: new(6)}, 10, 10, true, Scale{Replicas: 10, Demand: new(6)},
-		},
-		"the last step": {Scale{Replicas: 7, Demand: new(6)}, 6, 6, true, Scale{Replicas: 6}},
+		"lower, and no pod may go":                  {Scale{Replicas: 12}, 9, 12, Scale{Replicas: 12, Demand: new(9)}},
+		"lower, and two pods may go":                {Scale{Replicas: 12}, 9, 10, Scale{Replicas: 10, Demand: new(9)}},
+		"lower, and as many pods may go":            {Scale{Replicas: 12}, 9, 9, Scale{Replicas: 9}},
+		"lower, and more pods may go":               {Scale{Replicas: 12}, 9, 3, Scale{Replicas: 9}},
+		"lower, while pods are still to be created": {Scale{Replicas: 12}, 6, 8, Scale{Replicas: 8, Demand: new(6)}},
+		"lower, with more pods than replicas":       {Scale{Replicas: 12}, 9, 14, Scale{Replicas: 12, Demand: new(9)}},
+		"raised: the demand is gone":                {Scale{Replicas: 12, Demand: new(9)}, 13, 12, Scale{Replicas: 13}},
+		"unchanged: the demand stays":               {Scale{Replicas: 12, Demand: new(9)}, 12, 12, Scale{Replicas: 12, Demand: new(9)}},
+		"less lower: the lowest counts":             {Scale{Replicas: 12, Demand: new(6)}, 9, 12, Scale{Replicas: 12, Demand: new(6)}},
+		"a step towards the demand":                 {Scale{Replicas: 12, Demand: new(6)}, 10, 10, Scale{Replicas: 10, Demand: new(6)}},
+		"the last step":                             {Scale{Replicas: 7, Demand: new(6)}, 6, 6, Scale{Replicas: 6}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := tc.scale.Request(tc.requested, tc.ungranted, tc.accumulates)
+			got := tc.scale.Request(tc.requested, tc.ungranted)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("scale (-want +got):\n%s", diff)
 			}
-			if again := got.Request(got.Replicas, tc.ungranted, tc.accumulates); !cmp.Equal(again, got) {
+			if again := got.Request(got.Replicas, tc.ungranted); !cmp.Equal(again, got) {
 				t.Errorf("a request of the kept number changes it from %v to %v", got, again)
+			}
+		})
+	}
+}
+
+func TestIsRolloutStep(t *testing.T) {
+	rolling := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: revision("2")}}
+	set := func(replicas int32, revision, scale string) *appsv1.ReplicaSet {
+		return newSet(replicas, map[string]string{
+			appsv1alpha1.DeploymentRevisionAnnotationKey: revision, deploymentReplicasAnnotationKey: scale,
+		})
+	}
+	for name, tc := range map[string]struct {
+		deployment     *appsv1.Deployment
+		old, requested *appsv1.ReplicaSet
+		want           bool
+	}{
+		"an old ReplicaSet in a rollout":            {rolling, set(4, "1", "4"), set(3, "1", "4"), true},
+		"an old ReplicaSet, with its Deployment":    {rolling, set(4, "1", "4"), set(2, "1", "2"), false},
+		"the newest ReplicaSet":                     {rolling, set(4, "2", "4"), set(3, "2", "4"), false},
+		"a ReplicaSet alone":                        {nil, set(4, "", ""), set(3, "", ""), false},
+		"an old ReplicaSet of a new strategy":       {recreating(rolling.DeepCopy()), set(4, "1", "4"), set(0, "1", "4"), false},
+		"a ReplicaSet that is no longer the newest": {rolling, set(4, "1", "2"), set(3, "1", "2"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := (Workload{Deployment: tc.deployment}).IsRolloutStep(tc.old, tc.requested); got != tc.want {
+				t.Errorf("a step of a rollout: %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestIsUniform(t *testing.T) {
+	set := newSet(3, nil)
+	set.Status.Replicas = 2
+	terminating := runs("c", func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: epoch} })
+	for name, tc := range map[string]struct {
+		pods []*corev1.Pod
+		want bool
+	}{
+		"all pods are controlled":                   {[]*corev1.Pod{runs("a"), runs("b")}, true},
+		"the status is behind":                      {[]*corev1.Pod{runs("a"), runs("b"), runs("c")}, true},
+		"one pod is not":                            {[]*corev1.Pod{runs("a")}, false},
+		"the status still counts a terminating pod": {[]*corev1.Pod{runs("a"), terminating}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := IsUniform(set, tc.pods); got != tc.want {
+				t.Errorf("uniform: %v, want %v", got, tc.want)
 			}
 		})
 	}
@@ -104,21 +148,15 @@ func TestDesired(t *testing.T) {
 		workload Workload
 		want     int
 	}{
-		"no demand":                               {Scale{Replicas: 12}, "1", Workload{Deployment: deployment(6, "1", false)}, 12},
-		"a ReplicaSet alone":                      {kept, "", Workload{}, 6},
-		"an old ReplicaSet in a rollout":          {kept, "1", Workload{Deployment: deployment(12, "2", false)}, 6},
-		"the newest one, scaled in":               {kept, "2", Workload{Deployment: deployment(6, "2", false)}, 6},
-		"the newest one, scaled in and out again": {kept, "2", Workload{Deployment: deployment(12, "2", false)}, 12},
-		"the newest one, scaled out by half":      {kept, "2", Workload{Deployment: deployment(9, "2", false)}, 9},
-		"the newest one, beyond its replicas":     {kept, "2", Workload{Deployment: deployment(20, "2", false)}, 12},
+		"no demand":                      {Scale{Replicas: 12}, "1", Workload{Deployment: deployment(6, "1", false)}, 12},
+		"a ReplicaSet alone":             {kept, "", Workload{}, 12},
+		"an old ReplicaSet in a rollout": {kept, "1", Workload{Deployment: deployment(12, "2", false)}, 6},
+		"the newest one":                 {kept, "2", Workload{Deployment: deployment(6, "2", false)}, 12},
 		"rolled back, before the Deployment has the revision": {
 			kept, "3", Workload{Deployment: deployment(12, "2", false)}, 12,
 		},
-		"the newest one, which is recreated": {
-			Scale{Replicas: 12, Demand: new(0)}, "2", Workload{Deployment: recreating(deployment(12, "2", false))}, 0,
-		},
-		"the newest one, scaled in and out again under Recreate": {
-			kept, "2", Workload{Deployment: recreating(deployment(12, "2", false))}, 12,
+		"an old ReplicaSet, of the strategy Recreate by now": {
+			kept, "1", Workload{Deployment: recreating(deployment(12, "2", false))}, 12,
 		},
 		"an old ReplicaSet, paused": {kept, "1", Workload{Deployment: deployment(12, "2", true), Total: 15}, 12},
 		"an old ReplicaSet, paused and scaled in": {

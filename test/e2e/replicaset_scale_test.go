@@ -108,7 +108,7 @@ var _ = Describe("A Deployment whose rollout waits", Label(mainStories), func() 
 })
 
 var _ = Describe("A scale-in of a Deployment", Label(mainStories), func() {
-	It("deletes no pod when it is withdrawn while the pods wait", func(ctx context.Context) {
+	It("deletes no pod when it is withdrawn while the pods wait, and the next rollout completes", func(ctx context.Context) {
 		p := newScenario(ctx)
 		p.rule(ctx, approved())
 		deployment := p.deployment(ctx, fleet, nil)
@@ -118,8 +118,33 @@ var _ = Describe("A scale-in of a Deployment", Label(mainStories), func() {
 		p.scale(ctx, deployment, fleet)
 		Eventually(ctx, p.list).Should(HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle())))
 		Expect(uids(p.list(ctx))).To(ConsistOf(uids(before)))
-		Eventually(ctx, p.setsWithDemand).Should(BeEmpty())
-		p.expectNoFailedDelete(ctx, deployment)
+
+		By("rolling")
+		p.kubectl(ctx, "--namespace", p.namespace, "rollout", "restart", "deployment/web")
+		p.approve(ctx)
+		Eventually(ctx, p.list).WithTimeout(3 * patience).Should(And(HaveLen(fleet),
+			WithTransform(uids, Not(ContainElements(BeElementOf(uids(before))))), expect.All(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
+	})
+
+	It("costs few writes while it waits, past the progress deadline of the Deployment", func(ctx context.Context) {
+		p := newScenario(ctx)
+		p.rule(ctx, approved())
+		deployment := p.deployment(ctx, 4, func(deployment *appsv1.Deployment) { deployment.Spec.ProgressDeadlineSeconds = new(int32(2)) })
+		ledger := openLedger(p)
+		p.scale(ctx, deployment, 2)
+		Eventually(ctx, p.list).Should(WithTransform(waitingFor(podDelete), Equal(2)))
+		deletes := func() int {
+			return len(ledger.byAllUsers(audit.On("pods"), audit.Verb("delete"), audit.InNamespace(p.namespace)))
+		}
+		writes := func() int {
+			return len(ledger.byAllUsers(audit.On("replicasets"), audit.InNamespace(p.namespace))) +
+				len(ledger.byAllUsers(audit.On("replicasets/status"), audit.InNamespace(p.namespace))) +
+				len(ledger.byAllUsers(audit.On("deployments/status"), audit.InNamespace(p.namespace)))
+		}
+		settled := awaitSettled(ctx, writes)
+		Consistently(ctx, writes).WithTimeout(2 * holdWindow).Should(Equal(settled))
+		AddReportEntry("figures", map[string]any{"writes to ReplicaSets and status": settled, "deletes": deletes()})
+		Expect(p.list(ctx)).To(HaveLen(4))
 	})
 
 	It("deletes exactly the requested pods when an autoscaler writes its scale", func(ctx context.Context) {
@@ -131,7 +156,6 @@ var _ = Describe("A scale-in of a Deployment", Label(mainStories), func() {
 		Expect(p.admin.SubResource("scale").Update(ctx, deployment, client.WithSubResourceBody(scale))).To(Succeed())
 		p.awaitAvailable(ctx, fleet/2)
 		Expect(observer.leastAvailable()).To(Equal(fleet / 2))
-		p.expectNoFailedDelete(ctx, deployment)
 	})
 
 	It("goes on when the rule that withholds it is disabled", func(ctx context.Context) {
@@ -151,7 +175,22 @@ var _ = Describe("A scale-in of a Deployment", Label(mainStories), func() {
 			}).Should(Succeed())
 		}
 		Eventually(ctx, p.list).Should(And(HaveLen(fleet/2), HaveEach(expect.BeAvailable())))
-		p.expectNoFailedDelete(ctx, deployment)
+	})
+
+	It("takes the pods of other owners' choice when some have no control label", func(ctx context.Context) {
+		p := newScenario(ctx)
+		p.rule(ctx, approved())
+		set := p.replicaSet(ctx, 3)
+		stranger := p.list(ctx)[0]
+		p.patch(ctx, stranger, `{"metadata":{"labels":{%q:null},"annotations":{"controller.kubernetes.io/pod-deletion-cost":"-1"}}}`, appsv1alpha1.ControlLabelKey)
+		p.scale(ctx, set, 2)
+		Eventually(ctx, p.list).Should(And(HaveLen(2), WithTransform(uids, Not(ContainElement(stranger.UID)))))
+
+		By("then a pod with it, under its rules")
+		p.scale(ctx, set, 1)
+		Eventually(ctx, p.list).Should(WithTransform(waitingFor(podDelete), Equal(1)))
+		p.approve(ctx)
+		Eventually(ctx, p.list).Should(And(HaveLen(1), HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
 	})
 })
 
@@ -214,7 +253,7 @@ var _ = Describe("A scale-in that waits, without a manager", func() {
 		managers.stopAll()
 	})
 
-	It("continues without a manager, and a manager that starts again removes its annotations", func(ctx context.Context) {
+	It("continues without a manager, and a manager that starts again restores the other pods", func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) {
 			if len(managers.running()) == 0 {
 				managers.start(ctx)
@@ -236,9 +275,8 @@ var _ = Describe("A scale-in that waits, without a manager", func() {
 			p.kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join("..", "..", "config", "local"))
 			managers.start(ctx)
 		})
-		out, _, code := p.podops(ctx, "uninstall", "--keep-manifests", "--all-finalizers")
+		_, _, code := p.podops(ctx, "uninstall", "--keep-manifests", "--all-finalizers")
 		Expect(code).To(Equal(0))
-		Expect(out).To(MatchRegexp(`and [1-9]\d* ReplicaSets`))
 		Eventually(ctx, p.list).Should(And(HaveLen(fleet/2), HaveEach(expect.BeReady())))
 		for _, pod := range p.list(ctx) {
 			Expect(pod.Annotations).NotTo(HaveKey(corev1.PodDeletionCost))
@@ -248,44 +286,18 @@ var _ = Describe("A scale-in that waits, without a manager", func() {
 })
 
 var _ = Describe("A ReplicaSet alone", Label(mainStories), func() {
-	It("is kept when it is lowered, records the number, and is lowered as its pods may go", func(ctx context.Context) {
-		p := newScenario(ctx)
-		p.rule(ctx, approved())
-		set := p.replicaSet(ctx, 4)
-		_, warned := p.kubectl(ctx, "--namespace", p.namespace, "--as", "alice", "--as-group", "system:masters",
-			"patch", "replicaset", "web", "--patch", `{"spec":{"replicas":2}}`)
-		Expect(warned).To(ContainSubstring("PodOps keeps 4 replicas"))
-		Expect(p.admin.Get(ctx, client.ObjectKeyFromObject(set), set)).To(Succeed())
-		Expect(*set.Spec.Replicas).To(BeEquivalentTo(4))
-		Expect(set.Annotations).To(HaveKeyWithValue(appsv1alpha1.DesiredReplicasAnnotationKey, "2"))
-
-		By("restoring the annotation that another user changes")
-		p.patch(ctx, set, `{"metadata":{"annotations":{%q:"0"}}}`, appsv1alpha1.DesiredReplicasAnnotationKey)
-		Expect(set.Annotations).To(HaveKeyWithValue(appsv1alpha1.DesiredReplicasAnnotationKey, "2"))
-
-		Eventually(ctx, p.list).Should(WithTransform(waitingFor(podDelete), Equal(2)))
-		for _, pod := range p.list(ctx) {
-			p.label(ctx, pod, approvedLabel, "true")
-		}
-		Eventually(ctx, p.list).Should(And(HaveLen(2), HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
-		Eventually(ctx, p.setsWithDemand).Should(BeEmpty())
-		Expect(p.eventReasons(ctx)).NotTo(ContainElement("FailedDelete"))
-	})
-
-	It("is kept when its scale is written, and loses no demand", func(ctx context.Context) {
+	It("is lowered as requested, and its pods leave as they may; a higher number withdraws it", func(ctx context.Context) {
 		p := newScenario(ctx)
 		p.rule(ctx, approved())
 		set := p.replicaSet(ctx, 4)
 		before := p.list(ctx)
-		_, warned := p.kubectl(ctx, "--namespace", p.namespace, "--as", "alice", "--as-group", "system:masters",
-			"scale", "replicaset/web", "--replicas=2")
-		Expect(warned).To(ContainSubstring("PodOps keeps 4 replicas"))
+		p.patch(ctx, set, `{"spec":{"replicas":2}}`)
+		Expect(*set.Spec.Replicas).To(BeEquivalentTo(2))
+		Expect(set.Annotations).NotTo(HaveKey(appsv1alpha1.DesiredReplicasAnnotationKey))
 		Eventually(ctx, p.list).Should(WithTransform(waitingFor(podDelete), Equal(2)))
-		Expect(p.admin.Get(ctx, client.ObjectKeyFromObject(set), set)).To(Succeed())
-		Expect(*set.Spec.Replicas).To(BeEquivalentTo(4))
 		Expect(uids(p.list(ctx))).To(ConsistOf(uids(before)))
 
-		By("withdrawing it with the kept number")
+		By("withdrawing it by its scale")
 		p.kubectl(ctx, "--namespace", p.namespace, "scale", "replicaset/web", "--replicas=4")
 		Eventually(ctx, p.list).Should(HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle())))
 		Expect(uids(p.list(ctx))).To(ConsistOf(uids(before)))
@@ -293,11 +305,9 @@ var _ = Describe("A ReplicaSet alone", Label(mainStories), func() {
 		By("carrying it out")
 		p.kubectl(ctx, "--namespace", p.namespace, "scale", "replicaset/web", "--replicas=2")
 		Eventually(ctx, p.list).Should(WithTransform(waitingFor(podDelete), Equal(2)))
-		for _, pod := range p.list(ctx) {
-			p.label(ctx, pod, approvedLabel, "true")
-		}
+		p.approve(ctx)
 		Eventually(ctx, p.list).Should(And(HaveLen(2), HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
-		Expect(p.eventReasons(ctx)).NotTo(ContainElement("FailedDelete"))
+		Expect(p.eventReasons(ctx)).NotTo(ContainElement("ReplicaSetLowered"))
 	})
 })
 

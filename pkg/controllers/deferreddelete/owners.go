@@ -51,5 +51,5 @@ func (o owners) planOf(ctx context.Context, set *appsv1.ReplicaSet) (deferreddel
 		return deferreddelete.Plan{}, fmt.Errorf("ReplicaSet %s: %w", set.Name, err)
 	}
 	scale := replicasetscale.ScaleOf(set)
-	return deferreddelete.PlanFor(scale.Desired(set, workload), scale.Replicas, pods), nil
+	return deferreddelete.PlanFor(scale.Desired(set, workload), scale.Replicas, int(set.Status.Replicas), pods), nil
 }

@@ -148,8 +148,9 @@ func (s *Starter) start(_ context.Context, queue workqueue.TypedRateLimitingInte
 }
 
 // Reconcile begins the lifecycle pod-delete, or adds the request to the lifecycle in progress.
-// For the controller of a ReplicaSet, which deletes another pod each time, it begins only if
-// the ReplicaSet has a surplus of pods beyond the deletes in progress.
+// For the controller of a ReplicaSet, which deletes another pod each time, it begins only if pods without
+// the control label are among those of the ReplicaSet, and it has a surplus beyond the deletes in progress.
+// Package replicasetscale begins the deletes of other ReplicaSets.
 func (s *Starter) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	left, err := s.undoKept(ctx, req.NamespacedName)
 	if err != nil {
@@ -172,11 +173,11 @@ func (s *Starter) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	if s.started.HasLater(pod, s.clock.Now()) {
 		return reconcile.Result{RequeueAfter: ownerRetry}, nil
 	}
-	may, err := s.mayBegin(ctx, pod, recorded.request)
+	may, later, err := s.mayBegin(ctx, pod, recorded.request)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("comparing the deletes of the owner of pod %s: %w", req.NamespacedName, err)
 	}
-	if !may && s.clock.Since(recorded.since) <= deferredTTL {
+	if later && s.clock.Since(recorded.since) <= deferredTTL {
 		return reconcile.Result{RequeueAfter: ownerRetry}, nil
 	}
 	if may {
@@ -221,14 +222,18 @@ func (s *Starter) undoKept(ctx context.Context, key types.NamespacedName) (time.
 	return 0, nil
 }
 
-// mayBegin reports whether a request begins a lifecycle or joins it. Only the controllers of
-// ReplicaSets choose another pod when they repeat a delete.
-func (s *Starter) mayBegin(ctx context.Context, pod *corev1.Pod, request deferreddelete.Request) (bool, error) {
+// mayBegin reports whether a request begins a lifecycle or joins it, or may do so later, once the cache shows
+// what its client has seen. Only the controllers of ReplicaSets choose another pod when they repeat a delete.
+func (s *Starter) mayBegin(ctx context.Context, pod *corev1.Pod, request deferreddelete.Request) (may, later bool, err error) {
 	if request.Actor != deferreddelete.ActorOwner || !deferreddelete.OfReplicaSet(pod) || deferreddelete.IsDeferred(pod.Labels) {
-		return true, nil
+		return true, false, nil
 	}
 	plan, err := s.owners.plan(ctx, pod)
-	return err == nil && plan.MayBegin(pod.UID), err
+	if err != nil || !plan.Mixed {
+		return false, false, err
+	}
+	may = plan.MayBegin(pod.UID)
+	return may, !may, nil
 }
 
 // begin requests the operation, as any operation controller does, and records the request. If the

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +30,12 @@ const beginPatch = `patch web-0 {"metadata":{"annotations":{"podopslifecycle.kus
 // byOwner is a delete by the controller of the ReplicaSet.
 var byOwner = deferreddelete.Request{Method: deferreddelete.MethodDelete, Actor: deferreddelete.ActorOwner}
 
+// mixed makes some pods of a ReplicaSet pods that are not controlled: its status counts all of them.
+func mixed(set *appsv1.ReplicaSet, pods int32) *appsv1.ReplicaSet {
+	set.Status.Replicas = pods
+	return set
+}
+
 func deferAndReconcile(t *testing.T, b *Starter, name string) reconcile.Result {
 	t.Helper()
 	b.Defer(types.NamespacedName{Namespace: "default", Name: name}, types.UID(name+"-uid"), byOwner)
@@ -45,23 +52,26 @@ func TestBegin(t *testing.T) {
 		want    []string
 		requeue bool
 	}{
-		"a surplus pod begins": {
-			objects: []client.Object{newSet(1), serving("web-0"), serving("web-1")}, want: []string{beginPatch},
+		"a pod of an owner whose pods are all controlled is left to package replicasetscale": {
+			objects: []client.Object{newSet(1), serving("web-0"), serving("web-1")},
+		},
+		"a surplus pod of an owner with other pods begins": {
+			objects: []client.Object{mixed(newSet(2), 3), serving("web-0"), serving("web-1")}, want: []string{beginPatch},
 		},
 		"an owner without a surplus is read again, because its cache may be behind": {
-			objects: []client.Object{newSet(2), serving("web-0"), serving("web-1")}, requeue: true,
+			objects: []client.Object{mixed(newSet(3), 3), serving("web-0"), serving("web-1")}, requeue: true,
 		},
 		"another delete uses up the surplus": {
-			objects: []client.Object{newSet(1), serving("web-0"), waiting("web-1")}, requeue: true,
+			objects: []client.Object{mixed(newSet(2), 3), serving("web-0"), waiting("web-1")}, requeue: true,
 		},
 		"a surplus of two allows another delete": {
-			objects: []client.Object{newSet(0), serving("web-0"), waiting("web-1")}, want: []string{beginPatch},
+			objects: []client.Object{mixed(newSet(1), 3), serving("web-0"), waiting("web-1")}, want: []string{beginPatch},
 		},
 		"a terminating pod is no surplus": {
-			objects: []client.Object{newSet(1), serving("web-0"), owned("web-1").Finalizer("x").Terminating(start).Obj()}, requeue: true,
+			objects: []client.Object{mixed(newSet(3), 3), serving("web-0"), owned("web-1").Finalizer("x").Terminating(start).Obj()}, requeue: true,
 		},
 		"a deleted owner has no surplus": {
-			objects: []client.Object{serving("web-0"), serving("web-1")}, requeue: true,
+			objects: []client.Object{serving("web-0"), serving("web-1")},
 		},
 		"a delete in progress is not started again": {
 			objects: []client.Object{newSet(0), waiting("web-0")},
@@ -106,7 +116,7 @@ func TestADeferredDeleteExpires(t *testing.T) {
 }
 
 func TestARepeatedDeleteSendsNothingBeforeTheCacheShowsTheFirst(t *testing.T) {
-	w := newCluster(t, newSet(0), serving("web-0"))
+	w := newCluster(t, mixed(newSet(0), 2), serving("web-0"))
 	b := NewStarter(w.cache, w.recorder, w.metrics, w.clock)
 	deferAndReconcile(t, b, "web-0")
 	w.sent()
@@ -135,7 +145,7 @@ func TestErrorsOfStarter(t *testing.T) {
 		"any other error is retried": {broken, broken},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newCluster(t, newSet(0), serving("web-0"))
+			w := newCluster(t, mixed(newSet(0), 2), serving("web-0"))
 			w.err = tc.err
 			b := NewStarter(w.cache, w.recorder, w.metrics, w.clock)
 			b.Defer(types.NamespacedName{Namespace: "default", Name: "web-0"}, "web-0-uid", byOwner)

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Metrics counts the ReplicaSets with a kept scale-down. It is safe for concurrent use.
+// Metrics counts the ReplicaSets whose scale-down waits. It is safe for concurrent use.
 type Metrics struct {
 	kept prometheus.Gauge
 
@@ -21,7 +21,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		kept: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "podops_scale_downs_kept",
-			Help: "ReplicaSets that have more replicas than requested, until their pods may be deleted.",
+			Help: "ReplicaSets that have more pods than requested, until these may be deleted.",
 		}),
 		sets: map[types.NamespacedName]bool{},
 	}

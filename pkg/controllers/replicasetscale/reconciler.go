@@ -1,6 +1,5 @@
-// Package replicasetscale carries out scale-downs of ReplicaSets that admission has kept: it begins
-// the deletion of as many pods as were requested, and lets the ReplicaSet be lowered as its pods
-// are granted operate. Package deferreddelete undoes deletions that are no longer requested.
+// Package replicasetscale carries out scale-downs of ReplicaSets: it begins the deletion of as many pods as
+// a ReplicaSet has too many, and lets one that admission has kept be lowered as its pods are granted operate. Package deferreddelete undoes deletions that are no longer requested.
 package replicasetscale
 
 import (
@@ -38,10 +37,6 @@ import (
 // was requested. It never changes.
 const EventReplicaSetLowered = "ReplicaSetLowered"
 
-// EventScaleDownWithdrawn reports on a ReplicaSet without a Deployment that deletions for a kept
-// scale-down were cancelled, and that they do not begin again.
-const EventScaleDownWithdrawn = "ScaleDownWithdrawn"
-
 // retryStale is the delay after which a ReplicaSet is reconciled again after a conflict. The
 // watch usually delivers it earlier.
 const retryStale = time.Second
@@ -76,18 +71,18 @@ func New(c client.Client, cache replicasetpods.Reader, recorder events.EventReco
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("replicaset-scale").
-		For(&appsv1.ReplicaSet{}, builder.WithPredicates(annotated())).
+		For(&appsv1.ReplicaSet{}, builder.WithPredicates(scaled())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(replicaSetOf), builder.WithPredicates(leaving())).
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.replicaSetsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }
 
-// annotated passes events of ReplicaSets that have, or had, a kept request.
-func annotated() predicate.Funcs {
+// scaled passes events of ReplicaSets that have, or had, a kept request or more pods than replicas.
+func scaled() predicate.Funcs {
 	funcs := beforeOrAfter(func(object client.Object) bool {
 		set, ok := object.(*appsv1.ReplicaSet)
-		return ok && replicasetscale.HasAnnotations(set)
+		return ok && (replicasetscale.HasAnnotations(set) || int(set.Status.Replicas) > replicasetscale.ReplicasOf(set.Spec.Replicas))
 	})
 	funcs.DeleteFunc = func(event.DeleteEvent) bool { return true }
 	return funcs
@@ -144,18 +139,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		r.forget(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	r.metrics.see(req.NamespacedName, replicasetscale.ScaleOf(set).Demand != nil)
 	own := r.stateOf(set)
 	snapshot, err := r.snapshot(ctx, set, own)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	r.metrics.see(req.NamespacedName, snapshot.IsHeld())
 	decision, waits := replicasetscale.Decide(snapshot, own.waits, r.clock.Now())
 	own.waits = waits
-	if decision.Withdraw > 0 {
-		again, err := r.write(ctx, set, decision)
-		return reconcile.Result{RequeueAfter: again}, err
-	}
 	if err := r.begin(ctx, snapshot, own, decision.Begin); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -265,10 +256,6 @@ func (r *Reconciler) write(ctx context.Context, set *appsv1.ReplicaSet, decision
 	if decision.Lower != nil {
 		r.recorder.Eventf(set, nil, corev1.EventTypeNormal, EventReplicaSetLowered, "Scale",
 			"lowered from %d to %d replicas: pods may be deleted now", replicasetscale.ReplicasOf(set.Spec.Replicas), *decision.Lower)
-	}
-	if decision.Withdraw > 0 {
-		r.recorder.Eventf(set, nil, corev1.EventTypeWarning, EventScaleDownWithdrawn, "Scale",
-			"%d pods stay: their deletion was cancelled; scale the ReplicaSet down again to repeat the request", decision.Withdraw)
 	}
 	return 0, nil
 }

@@ -140,10 +140,12 @@ func TestWakesTheDeploymentThenLowersTheReplicaSet(t *testing.T) {
 	}
 }
 
-func TestLowersAReplicaSetAloneAtOnce(t *testing.T) {
-	w := newCluster(t, newSet(1, 0, ""), granted("web-0"))
-	if sent, _ := w.reconcile(t); len(sent) != 1 || !strings.Contains(sent[0], `"spec":{"replicas":0}`) {
-		t.Errorf("sent %v, want no replicas", sent)
+func TestBeginsPodsBeyondTheReplicas(t *testing.T) {
+	set := newSet(1, 0, "")
+	set.Annotations = nil
+	w := newCluster(t, set, owned("web-0").Available().Obj(), owned("web-1").Phase(corev1.PodPending).Obj())
+	if sent, _ := w.reconcile(t); len(sent) != 1 || !strings.HasPrefix(sent[0], "web-1 ") {
+		t.Errorf("sent %v, want the pending pod to begin", sent)
 	}
 }
 
@@ -152,18 +154,6 @@ func cancelled(name string) *corev1.Pod {
 	pod := owned(name).Available().Obj()
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, appsv1alpha1.PreviousDeletionCostAnnotationKey, "")
 	return pod
-}
-
-func TestWithdrawsTheDemandOfAReplicaSetAlone(t *testing.T) {
-	w := newCluster(t, newSet(2, 0, ""), cancelled("web-0"), cancelled("web-1"))
-	sent, _ := w.reconcile(t)
-	want := []string{`web {"metadata":{"annotations":{"desired-replicas":null,"lowest-replicas":null},"resourceVersion":"100","uid":"web-uid"}}`}
-	if diff := cmp.Diff(want, sent); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
-	}
-	if event := <-w.recorder.Events; !strings.Contains(event, EventScaleDownWithdrawn) {
-		t.Errorf("event %q", event)
-	}
 }
 
 func TestPausesBeforeTheNextDeletionForADeployment(t *testing.T) {
@@ -214,7 +204,11 @@ func TestKeptScaleDownsAreCounted(t *testing.T) {
 	if err := w.reconciler.client.Update(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
-	check("lowered", 0)
+	check("lowered, with a pod too many", 1)
+	if err := w.reconciler.client.Delete(t.Context(), owned("web-1").Obj()); err != nil {
+		t.Fatal(err)
+	}
+	check("without it", 0)
 	set.Spec.Replicas = new(int32(2))
 	if err := w.reconciler.client.Update(t.Context(), set); err != nil {
 		t.Fatal(err)

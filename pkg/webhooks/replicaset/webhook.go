@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -24,7 +23,6 @@ import (
 // Paths under which the handlers are served; the manifests name them.
 const (
 	MutatePath           = "/mutate-apps-v1-replicaset"
-	ScalePath            = "/hold-apps-v1-replicaset-scale"
 	DeploymentMutatePath = "/mutate-apps-v1-deployment"
 )
 
@@ -41,13 +39,9 @@ func NewMutator(decoder admission.Decoder, cache replicasetpods.Reader, identity
 	return &Mutator{decoder: decoder, cache: cache, identity: identity}
 }
 
-// Handle keeps spec.replicas at the number of pods that may not be deleted yet, records the
-// requested number, and restores the annotations of PodOps. A new ReplicaSet has no annotation
-// of PodOps.
-//
-// A request that leaves spec.replicas as it is withdraws no demand: a patch or an apply that states the
-// kept number has the same review as an update of another field, since the API server omits the
-// type of the patch. A larger number withdraws it, and so does a Scale of the kept number.
+// Handle keeps spec.replicas of an old ReplicaSet in a step of a rollout at the number of pods that may not
+// be deleted yet, records the requested number, and restores the annotations of PodOps. Every other
+// lowering passes: the deletes of its pods are held one by one. A new ReplicaSet has no annotation of PodOps.
 func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	requested := &appsv1.ReplicaSet{}
 	if err := m.decoder.DecodeRaw(req.Object, requested); err != nil {
@@ -70,34 +64,40 @@ func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.R
 	if want == before.Replicas {
 		return admission.Patched("", annotationPatch(requested.Annotations, old.Annotations)...)
 	}
-	scale := replicasetscale.Scale{Replicas: want}
-	if replicasetscale.IsControlled(old) {
-		var err error
-		if scale, err = request(ctx, m.cache, old, before, want); err != nil {
-			return admission.Errored(http.StatusInternalServerError, err)
-		}
+	scale, err := m.request(ctx, old, requested)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	patch := annotationPatch(requested.Annotations, annotationsOf(scale, before.Replicas, old.Annotations))
 	if scale.Replicas != want {
 		patch = append(patch, jsonpatch.NewOperation("replace", "/spec/replicas", scale.Replicas))
 	}
-	return admission.Patched("", patch...).WithWarnings(warnings(req, before.Replicas, scale)...)
+	return admission.Patched("", patch...)
 }
 
-// request returns the scale of a ReplicaSet that follows from a requested number.
-func request(
-	ctx context.Context, cache replicasetpods.Reader, set *appsv1.ReplicaSet, before replicasetscale.Scale, want int,
-) (replicasetscale.Scale, error) {
-	pods, err := cache.Pods(ctx, set.Namespace, set.UID)
-	if err != nil {
-		return replicasetscale.Scale{}, fmt.Errorf("ReplicaSet %s: %w", set.Name, err)
+// request returns the scale of a ReplicaSet that follows from a request: the requested one, unless it is a
+// step of a rollout whose pods may not be deleted yet.
+func (m *Mutator) request(ctx context.Context, old, requested *appsv1.ReplicaSet) (replicasetscale.Scale, error) {
+	want := replicasetscale.ReplicasOf(requested.Spec.Replicas)
+	passed := replicasetscale.Scale{Replicas: want}
+	if !replicasetscale.IsControlled(old) || want > replicasetscale.ReplicasOf(old.Spec.Replicas) {
+		return passed, nil
 	}
-	workload, err := cache.Workload(ctx, set)
+	workload, err := m.cache.Workload(ctx, old)
 	if err != nil {
-		return replicasetscale.Scale{}, fmt.Errorf("ReplicaSet %s: %w", set.Name, err)
+		return passed, fmt.Errorf("ReplicaSet %s: %w", old.Name, err)
 	}
-	old := workload.Deployment != nil && !replicasetscale.IsNewest(set, workload.Deployment)
-	return before.Request(want, replicasetscale.Ungranted(pods), old), nil
+	if !workload.IsRolloutStep(old, requested) {
+		return passed, nil
+	}
+	pods, err := m.cache.Pods(ctx, old.Namespace, old.UID)
+	if err != nil {
+		return passed, fmt.Errorf("ReplicaSet %s: %w", old.Name, err)
+	}
+	if !replicasetscale.IsUniform(old, pods) {
+		return passed, nil
+	}
+	return replicasetscale.ScaleOf(old).Request(want, replicasetscale.Ungranted(pods)), nil
 }
 
 // isStale reports whether the request was made on an older object than the stored one. The API
@@ -138,16 +138,4 @@ func annotationPatch(have, want map[string]string) []jsonpatch.Operation {
 		}
 	}
 	return patch
-}
-
-// warnings returns the warning to a person whose request was kept. Controllers, which repeat
-// their requests, would log it each time. replicas is the number from before the request.
-func warnings(req admission.Request, replicas int, scale replicasetscale.Scale) []string {
-	if scale.Demand == nil || strings.HasPrefix(req.UserInfo.Username, "system:") {
-		return nil
-	}
-	return []string{fmt.Sprintf(
-		"PodOps keeps %d replicas until pods may be deleted, and goes on to %d. "+
-			"Why they wait: kubectl get podtransitionrule -n %s -o wide. To withdraw: kubectl scale -n %s rs/%s --replicas=%d",
-		scale.Replicas, *scale.Demand, req.Namespace, req.Namespace, req.Name, replicas)}
 }

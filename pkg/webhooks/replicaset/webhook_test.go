@@ -1,7 +1,6 @@
 package replicaset
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -12,11 +11,9 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,6 +32,7 @@ const (
 
 	wanted = appsv1alpha1.DesiredReplicasAnnotationKey
 	lowest = appsv1alpha1.LowestReplicasAnnotationKey
+	scaled = "deployment.kubernetes.io/desired-replicas"
 )
 
 func scheme(t *testing.T) *runtime.Scheme {
@@ -56,6 +54,18 @@ func newSet(replicas int32, annotations ...string) *appsv1.ReplicaSet {
 	for pair := range slices.Chunk(annotations, 2) {
 		metav1.SetMetaDataAnnotation(&set.ObjectMeta, pair[0], pair[1])
 	}
+	return set
+}
+
+// rolling makes the ReplicaSet an old ReplicaSet of the Deployment web.
+func rolling(set *appsv1.ReplicaSet) *appsv1.ReplicaSet { return inRollout(set, "1") }
+
+// newest makes it the one of the present template.
+func newest(set *appsv1.ReplicaSet) *appsv1.ReplicaSet { return inRollout(set, "2") }
+
+func inRollout(set *appsv1.ReplicaSet, revision string) *appsv1.ReplicaSet {
+	set.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "d", Controller: new(true)}}
+	metav1.SetMetaDataAnnotation(&set.ObjectMeta, appsv1alpha1.DeploymentRevisionAnnotationKey, revision)
 	return set
 }
 
@@ -121,35 +131,37 @@ func TestMutator(t *testing.T) {
 		who            string
 		old, requested *appsv1.ReplicaSet
 		granted        int
+		total          int32 // pods of the status
 		want           []string
-		warns          bool
 	}{
-		"a scale-down is kept and recorded": {
-			who: controller, old: newSet(12), requested: newSet(9),
-			want: []string{"add /metadata/annotations {}", `add /metadata/annotations/desired-replicas "9"`, "replace /spec/replicas 12"},
-		},
-		"a person is warned": {
-			who: user, old: newSet(12, "a", "b"), requested: newSet(9, "a", "b"), warns: true,
+		"a step of a rollout is kept and recorded": {
+			who: controller, old: rolling(newSet(12)), requested: rolling(newSet(9)),
 			want: []string{`add /metadata/annotations/desired-replicas "9"`, "replace /spec/replicas 12"},
 		},
 		"granted pods may go": {
-			who: controller, old: newSet(12, wanted, "9", lowest, "10"), requested: newSet(9, wanted, "9", lowest, "10"), granted: 2,
+			who: controller, old: rolling(newSet(12, wanted, "9", lowest, "10")), requested: rolling(newSet(9, wanted, "9", lowest, "10")), granted: 2,
 			want: []string{"remove /metadata/annotations/lowest-replicas", "replace /spec/replicas 10"},
 		},
 		"the last pods go": {
-			who: controller, old: newSet(12, wanted, "9"), requested: newSet(9, wanted, "9"), granted: 3,
+			who: controller, old: rolling(newSet(12, wanted, "9")), requested: rolling(newSet(9, wanted, "9")), granted: 3,
 			want: []string{"remove /metadata/annotations/desired-replicas"},
 		},
 		"a repeated request writes nothing": {
-			who: controller, old: newSet(12, wanted, "9", lowest, "11"), requested: newSet(9, wanted, "9", lowest, "11"),
+			who: controller, old: rolling(newSet(12, wanted, "9", lowest, "11")), requested: rolling(newSet(9, wanted, "9", lowest, "11")),
 			want: []string{"replace /spec/replicas 12"},
 		},
-		"a raised ReplicaSet has no demand": {
-			who: controller, old: newSet(12, wanted, "9"), requested: newSet(13, wanted, "9"),
-			want: []string{"remove /metadata/annotations/desired-replicas"},
+		"with its Deployment it is lowered": {
+			who: controller, old: rolling(newSet(12, scaled, "12")), requested: rolling(newSet(9, scaled, "9")),
 		},
-		"an update with the kept number withdraws nothing: so does every update of another field": {
-			who: user, old: newSet(12, wanted, "9"), requested: newSet(12, wanted, "9"),
+		"a ReplicaSet alone is lowered": {who: user, old: newSet(12), requested: newSet(9)},
+		"and its demand of an earlier version is removed": {
+			who: user, old: newSet(12, wanted, "9"), requested: newSet(8, wanted, "9"), want: []string{"remove /metadata/annotations/desired-replicas"},
+		},
+		"the newest ReplicaSet is lowered":      {who: controller, old: newest(newSet(12)), requested: newest(newSet(9))},
+		"a ReplicaSet with pods of others, too": {who: controller, old: rolling(newSet(12)), requested: rolling(newSet(9)), total: 13},
+		"a raised ReplicaSet has no demand": {
+			who: controller, old: rolling(newSet(12, wanted, "9")), requested: rolling(newSet(13, wanted, "9")),
+			want: []string{"remove /metadata/annotations/desired-replicas"},
 		},
 		"other changes pass": {who: controller, old: newSet(12, wanted, "9"), requested: newSet(12, wanted, "9", "a", "b")},
 		"the annotation is restored": {
@@ -159,41 +171,33 @@ func TestMutator(t *testing.T) {
 		"the annotation of another user is removed": {
 			who: user, old: newSet(12), requested: newSet(12, wanted, "0"), want: []string{"remove /metadata/annotations/desired-replicas"},
 		},
-		"pods that are not controlled may go": {who: controller, old: free(newSet(12)), requested: free(newSet(9))},
+		"pods that are not controlled may go": {who: controller, old: free(rolling(newSet(12))), requested: free(rolling(newSet(9)))},
 		"requests of the manager pass":        {who: identity, old: newSet(12, wanted, "9"), requested: newSet(11, wanted, "9")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reader := replicasetpods.Reader{Reader: cache(t, tc.granted)}
+			deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "default", Name: "web", UID: "d", Annotations: map[string]string{appsv1alpha1.DeploymentRevisionAnnotationKey: "2"},
+			}}
+			tc.old.Status.Replicas = tc.total
+			reader := replicasetpods.Reader{Reader: cache(t, tc.granted, deployment)}
 			response := NewMutator(admission.NewDecoder(scheme(t)), reader, identity).Handle(t.Context(), updating(t, tc.who, tc.old, tc.requested))
 			if diff := cmp.Diff(tc.want, patches(t, response)); diff != "" {
 				t.Errorf("patch (-want +got):\n%s", diff)
 			}
-			if warns := len(response.Warnings) > 0; warns != tc.warns {
-				t.Errorf("warnings %v, want some: %v", response.Warnings, tc.warns)
+			if len(response.Warnings) > 0 {
+				t.Errorf("warnings %v", response.Warnings)
 			}
 		})
 	}
 }
 
-func TestWarningsNameTheWayOut(t *testing.T) {
-	reader := replicasetpods.Reader{Reader: cache(t, 2)}
-	response := NewMutator(admission.NewDecoder(scheme(t)), reader, identity).Handle(t.Context(), updating(t, user, newSet(12), newSet(9)))
-	want := []string{
-		"PodOps keeps 10 replicas until pods may be deleted, and goes on to 9. " +
-			"Why they wait: kubectl get podtransitionrule -n default -o wide. To withdraw: kubectl scale -n default rs/web --replicas=12",
-	}
-	if diff := cmp.Diff(want, response.Warnings); diff != "" {
-		t.Errorf("warnings (-want +got):\n%s", diff)
-	}
-}
-
 func TestMutatorLeavesRequestsThatConflict(t *testing.T) {
-	old, requested := newSet(12), newSet(9)
+	old, requested := rolling(newSet(12)), rolling(newSet(9))
 	old.ResourceVersion, requested.ResourceVersion = "2", "1"
 	reader := replicasetpods.Reader{Reader: cache(t, 0)}
 	response := NewMutator(admission.NewDecoder(scheme(t)), reader, identity).Handle(t.Context(), updating(t, user, old, requested))
-	if len(patches(t, response)) > 0 || len(response.Warnings) > 0 {
-		t.Errorf("patch %v, warnings %v of a request that is not carried out", response.Patches, response.Warnings)
+	if len(patches(t, response)) > 0 {
+		t.Errorf("patch %v of a request that is not carried out", response.Patches)
 	}
 }
 
@@ -204,58 +208,6 @@ func TestReplicaSetsAreCreatedWithoutDemand(t *testing.T) {
 	if diff := cmp.Diff([]string{"remove /metadata/annotations/desired-replicas"}, patches(t, response)); diff != "" {
 		t.Errorf("patch (-want +got):\n%s", diff)
 	}
-}
-
-func scaleOf(replicas int32) *autoscalingv1.Scale {
-	return &autoscalingv1.Scale{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "web-uid"}, Spec: autoscalingv1.ScaleSpec{Replicas: replicas},
-	}
-}
-
-func TestScaler(t *testing.T) {
-	for name, tc := range map[string]struct {
-		stored             *appsv1.ReplicaSet
-		from, to           int32
-		granted            int
-		unverified, dryRun bool
-		want               []string
-		annotation         string // afterwards
-	}{
-		"a scale-down is kept and recorded":     {stored: newSet(12), from: 12, to: 9, want: []string{"replace /spec/replicas 12"}, annotation: "9"},
-		"granted pods may go":                   {stored: newSet(12), from: 12, to: 9, granted: 2, want: []string{"replace /spec/replicas 10"}, annotation: "9"},
-		"the kept number withdraws the demand":  {stored: newSet(12, wanted, "9"), from: 12, to: 12},
-		"a larger number withdraws it":          {stored: newSet(12, wanted, "9"), from: 12, to: 14},
-		"a dry run records nothing":             {stored: newSet(12), from: 12, to: 9, dryRun: true, want: []string{"replace /spec/replicas 12"}},
-		"a dry run withdraws nothing":           {stored: newSet(12, wanted, "9"), from: 12, to: 12, dryRun: true, annotation: "9"},
-		"a review that may be forged is let go": {stored: newSet(12), from: 12, to: 9, unverified: true},
-		"pods that are not controlled may go":   {stored: free(newSet(12)), from: 12, to: 9},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := cache(t, tc.granted, tc.stored)
-			request := updating(t, user, scaleOf(tc.from), scaleOf(tc.to))
-			request.DryRun = &tc.dryRun
-			ctx := clientauth.WithVerified(t.Context(), !tc.unverified)
-			response := NewScaler(admission.NewDecoder(scheme(t)), replicasetpods.Reader{Reader: c}, c, identity).Handle(ctx, request)
-			if diff := cmp.Diff(tc.want, patches(t, response)); diff != "" {
-				t.Errorf("patch (-want +got):\n%s", diff)
-			}
-			if kept := len(tc.want) > 0; kept != (len(response.Warnings) > 0) {
-				t.Errorf("warnings %v", response.Warnings)
-			}
-			if got := stored(t, c).Annotations[wanted]; got != tc.annotation {
-				t.Errorf("recorded %q, want %q", got, tc.annotation)
-			}
-		})
-	}
-}
-
-func stored(t *testing.T, c client.Client) *appsv1.ReplicaSet {
-	t.Helper()
-	set := &appsv1.ReplicaSet{}
-	if err := c.Get(context.Background(), types.NamespacedName{Namespace: "default", Name: "web"}, set); err != nil {
-		t.Fatal(err)
-	}
-	return set
 }
 
 func TestDeploymentMutator(t *testing.T) {
