@@ -258,6 +258,9 @@ func registerDeferredDeletes(
 	if err := scales.SetupWithManager(mgr, options.Workers); err != nil {
 		return fmt.Errorf("setting up scales of ReplicaSets: %w", err)
 	}
+	if err := replicasetscale.NewReleased(mgr.GetClient(), recorder).SetupWithManager(mgr, options.Workers); err != nil {
+		return fmt.Errorf("setting up pods that were released by ReplicaSets: %w", err)
+	}
 	pending := deferreddelete.NewPendingDeletes(
 		mgr.GetClient(), mgr.GetAPIReader(), recorder, measured.deletes, gatherer, times, clk)
 	if err := pending.SetupWithManager(mgr, options.Workers); err != nil {

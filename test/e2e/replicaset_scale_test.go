@@ -309,6 +309,19 @@ var _ = Describe("A ReplicaSet alone", Label(mainStories), func() {
 		Eventually(ctx, p.list).Should(And(HaveLen(2), HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
 		Expect(p.eventReasons(ctx)).NotTo(ContainElement("ReplicaSetLowered"))
 	})
+
+	It("leaves its orphans in service, whose deletion has begun", func(ctx context.Context) {
+		p := newScenario(ctx)
+		p.rule(ctx, approved())
+		set := p.replicaSet(ctx, 3)
+		p.scale(ctx, set, 1)
+		Eventually(ctx, p.list).Should(WithTransform(waitingFor(podDelete), Equal(2)))
+		Expect(p.admin.Delete(ctx, set, client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
+		Eventually(ctx, p.list).Should(And(HaveLen(3), HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
+		for _, pod := range p.list(ctx) {
+			Expect(pod.Annotations).NotTo(HaveKey(corev1.PodDeletionCost))
+		}
+	})
 })
 
 // awaitSettled waits until a number has not changed for the time that scenarios check that something does not happen,
