@@ -25,21 +25,15 @@ type Plan struct {
 	// Free is the number of further deletes that the owner may begin.
 	Free int
 
-	// Surplus is the number of pods that the owner has beyond the number that it needs. It
-	// is less than the pods to delete while admission keeps spec.replicas above the number
-	// that was requested.
-	Surplus int
-
 	// Mixed is true if some pods of the owner are not controlled. Its controller may remove those at once, so
 	// only its own requests say which of the controlled pods are to be deleted.
 	Mixed bool
 }
 
-// PlanFor compares the deferred deletes of an owner with its surplus of pods. desired is the
-// number of pods that was requested of it, replicas the number in its spec, total the number in its status;
-// pods are its controlled pods, in any order. The deletes with the most progress are kept first: cancelling them would
-// waste the most.
-func PlanFor(desired, replicas, total int, pods []*corev1.Pod) Plan {
+// PlanFor compares the deferred deletes of a ReplicaSet with the number of pods that it has too many. target is the
+// number that it is to have, total the number in its status; pods are its controlled pods, in any order. The deletes
+// with the most progress are kept first: cancelling them would waste the most.
+func PlanFor(target, total int, pods []*corev1.Pod) Plan {
 	active := 0
 	var deferred []*corev1.Pod
 	for _, pod := range pods {
@@ -51,7 +45,6 @@ func PlanFor(desired, replicas, total int, pods []*corev1.Pod) Plan {
 			deferred = append(deferred, pod)
 		}
 	}
-	surplus := max(0, active-replicas)
 	slices.SortFunc(deferred, func(a, b *corev1.Pod) int {
 		return cmp.Or(
 			cmp.Compare(progress(b.Labels), progress(a.Labels)),
@@ -63,11 +56,9 @@ func PlanFor(desired, replicas, total int, pods []*corev1.Pod) Plan {
 	if mixed {
 		active = total
 	}
-	excess := max(0, active-desired)
+	excess := max(0, active-target)
 	keep := min(excess, len(deferred))
-	return Plan{
-		Keep: deferred[:keep], Cancel: deferred[keep:], Free: excess - keep, Surplus: surplus, Mixed: mixed,
-	}
+	return Plan{Keep: deferred[:keep], Cancel: deferred[keep:], Free: excess - keep, Mixed: mixed}
 }
 
 // ofOwner reports whether the delete in progress was begun for a ReplicaSet: its controller requested
@@ -88,6 +79,9 @@ func progress(labels map[string]string) int {
 	}
 	return 0
 }
+
+// IsPermitted reports whether the rules have permitted the delete of a pod: its traffic is off, or goes off.
+func IsPermitted(pod *corev1.Pod) bool { return progress(pod.Labels) > 1 }
 
 // Begun returns the begin of the lifecycle pod-delete of a pod, in nanoseconds; empty for a pod
 // without that lifecycle.

@@ -82,7 +82,7 @@ func TestPlanFor(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := PlanFor(tc.replicas, tc.replicas, 0, tc.pods)
+			got := PlanFor(tc.replicas, 0, tc.pods)
 			if diff := cmp.Diff(tc.keep, namesOf(got.Keep)); diff != "" {
 				t.Errorf("keep (-want +got):\n%s", diff)
 			}
@@ -106,15 +106,15 @@ func TestPlanOfScaleDowns(t *testing.T) {
 	foreign.Annotations = nil
 	deleted := scaled(waits("deleted"))
 	deleted.Annotations[appsv1alpha1.PendingDeleteAnnotationKey] = Encode(Request{Method: MethodDelete, Actor: ActorClient}.Begin(deleted, "1"))
-	got := PlanFor(4, 5, 0, []*corev1.Pod{scaled(waits("a")), scaled(waits("b")), foreign, deleted, plain("c"), plain("d")})
-	want := Plan{Keep: got.Keep, Free: 0, Surplus: 1}
+	got := PlanFor(4, 0, []*corev1.Pod{scaled(waits("a")), scaled(waits("b")), foreign, deleted, plain("c"), plain("d")})
+	want := Plan{Keep: got.Keep, Free: 0}
 	if diff := cmp.Diff([]string{"a", "b"}, namesOf(got.Keep)); diff != "" {
 		t.Errorf("keep, without the deletes of others (-want +got):\n%s", diff)
 	}
-	if len(got.Cancel) > 0 || got.Free != want.Free || got.Surplus != want.Surplus {
-		t.Errorf("plan %+v, want %+v: as many as were requested, one of which the owner itself has too many of", got, want)
+	if len(got.Cancel) > 0 || got.Free != want.Free {
+		t.Errorf("plan %+v, want %+v: as many as it has too many", got, want)
 	}
-	if got := PlanFor(6, 6, 0, []*corev1.Pod{scaled(waits("a")), foreign, deleted}); len(got.Cancel) != 1 || got.Cancel[0].Name != "a" {
+	if got := PlanFor(6, 0, []*corev1.Pod{scaled(waits("a")), foreign, deleted}); len(got.Cancel) != 1 || got.Cancel[0].Name != "a" {
 		t.Errorf("cancels %v, want a alone: another controller and a client began the others", namesOf(got.Cancel))
 	}
 }
@@ -141,7 +141,7 @@ func TestPlanNeverDeletesTooMany(t *testing.T) {
 			}
 		}
 		replicas := rapid.IntRange(0, 12).Draw(t, "replicas")
-		got := PlanFor(replicas, replicas, 0, pods)
+		got := PlanFor(replicas, 0, pods)
 		active := 0
 		for _, pod := range pods {
 			if pod.DeletionTimestamp == nil {
@@ -156,7 +156,7 @@ func TestPlanNeverDeletesTooMany(t *testing.T) {
 		}
 		reversed := slices.Clone(pods)
 		slices.Reverse(reversed)
-		if diff := cmp.Diff(namesOf(got.Keep), namesOf(PlanFor(replicas, replicas, 0, reversed).Keep)); diff != "" {
+		if diff := cmp.Diff(namesOf(got.Keep), namesOf(PlanFor(replicas, 0, reversed).Keep)); diff != "" {
 			t.Fatalf("the order of the pods matters (-one way +the other):\n%s", diff)
 		}
 	})
@@ -164,16 +164,16 @@ func TestPlanNeverDeletesTooMany(t *testing.T) {
 
 // Pods that are not controlled are in the status only.
 func TestPlanForPodsThatAreNotControlled(t *testing.T) {
-	got := PlanFor(2, 2, 3, []*corev1.Pod{plain("a")})
-	if !got.Mixed || got.Free != 1 || got.Surplus != 0 {
+	got := PlanFor(2, 3, []*corev1.Pod{plain("a")})
+	if !got.Mixed || got.Free != 1 {
 		t.Errorf("plan %+v, want one delete, which its controller carries out", got)
 	}
 	terminating := plain("b")
 	terminating.DeletionTimestamp = &metav1.Time{}
-	if behind := PlanFor(1, 1, 2, []*corev1.Pod{plain("a"), terminating}); behind.Mixed || behind.Free != 0 {
+	if behind := PlanFor(1, 2, []*corev1.Pod{plain("a"), terminating}); behind.Mixed || behind.Free != 0 {
 		t.Errorf("plan %+v, want no delete: the status is behind a pod that terminates", behind)
 	}
-	if uniform := PlanFor(2, 2, 3, []*corev1.Pod{plain("a"), plain("b"), plain("c")}); uniform.Mixed {
+	if uniform := PlanFor(2, 3, []*corev1.Pod{plain("a"), plain("b"), plain("c")}); uniform.Mixed {
 		t.Errorf("plan %+v of controlled pods only", uniform)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/clusterstate"
 	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/replicasetscale"
 	"github.com/podops-dev/podops/pkg/rule"
@@ -22,7 +23,7 @@ func (x *explainer) keptScaleDown() {
 		if !deletes || !ownsPod(set, x) {
 			continue
 		}
-		if note, kept := keptScaleDown(set, deploymentOf(set)); kept {
+		if note, kept := keptScaleDown(x.s, set); kept {
 			x.note(note)
 		}
 	}
@@ -34,33 +35,43 @@ func ownsPod(set *appsv1.ReplicaSet, x *explainer) bool {
 
 // keptScaleDown returns the note on a ReplicaSet whose scale-down waits: admission keeps its number in a
 // rollout, and its pods otherwise.
-func keptScaleDown(set *appsv1.ReplicaSet, deployment string) (Reason, bool) {
-	scale, pods := replicasetscale.ScaleOf(set), int(set.Status.Replicas)
+func keptScaleDown(s *clusterstate.Snapshot, set *appsv1.ReplicaSet) (Reason, bool) {
+	workload := workloadOf(s, set)
+	replicas, target, pods := replicasetscale.ReplicasOf(set.Spec.Replicas), workload.Target(set), int(set.Status.Replicas)
 	note := Reason{Situation: ScaleDownKept}
 	switch {
-	case scale.Demand != nil:
-		note.Message = fmt.Sprintf("ReplicaSet %s was to be lowered to %d, and stays at %d until %d of its pods may be deleted",
-			set.Name, *scale.Demand, scale.Replicas, scale.Replicas-*scale.Demand)
-	case replicasetscale.IsControlled(set) && pods > scale.Replicas:
-		note.Message = fmt.Sprintf("ReplicaSet %s was lowered to %d, and has %d pods until %d of them may be deleted",
-			set.Name, scale.Replicas, pods, pods-scale.Replicas)
-	default:
+	case !replicasetscale.IsControlled(set) || pods <= target:
 		return Reason{}, false
+	case target < replicas:
+		note.Message = fmt.Sprintf("ReplicaSet %s is to be lowered to %d in a rollout, and stays at %d until %d of its pods may be deleted",
+			set.Name, target, replicas, replicas-target)
+	default:
+		note.Message = fmt.Sprintf("ReplicaSet %s was lowered to %d, and has %d pods until %d of them may be deleted",
+			set.Name, replicas, pods, pods-replicas)
 	}
-	note.Commands = []Command{{"withdraw it", withdrawal(set, deployment, scale)}}
+	note.Commands = []Command{{"withdraw it", withdrawal(set, workload.Deployment, target < replicas)}}
 	return note, true
+}
+
+// workloadOf returns the Deployment of a ReplicaSet with its ReplicaSets, as far as the snapshot has it.
+func workloadOf(s *clusterstate.Snapshot, set *appsv1.ReplicaSet) replicasetscale.Workload {
+	deployment := s.Deployment(deploymentOf(set))
+	if deployment == nil {
+		return replicasetscale.Workload{}
+	}
+	return replicasetscale.Workload{Deployment: deployment, Sets: s.ReplicaSetsOf(deployment.UID)}
 }
 
 // withdrawal returns the command that withdraws a scale-down. A ReplicaSet that is to have no pods is replaced
 // by its Deployment.
-func withdrawal(set *appsv1.ReplicaSet, deployment string, scale replicasetscale.Scale) string {
+func withdrawal(set *appsv1.ReplicaSet, deployment *appsv1.Deployment, inRollout bool) string {
 	switch {
-	case deployment == "":
+	case deployment == nil:
 		return kubectl(set.Namespace, "scale replicaset %s --replicas=%d", set.Name, set.Status.Replicas)
-	case scale.Demand != nil || scale.Replicas == 0:
-		return kubectl(set.Namespace, "rollout undo deployment %s", deployment)
+	case inRollout || replicasetscale.ReplicasOf(set.Spec.Replicas) == 0:
+		return kubectl(set.Namespace, "rollout undo deployment %s", deployment.Name)
 	default:
-		return kubectl(set.Namespace, "scale deployment %s --replicas=%d", deployment, set.Status.Replicas)
+		return kubectl(set.Namespace, "scale deployment %s --replicas=%d", deployment.Name, set.Status.Replicas)
 	}
 }
 

@@ -31,10 +31,10 @@ func OfWorkload(s *clusterstate.Snapshot, workload Workload, now time.Time) Expl
 	var own []Reason
 	switch w := workload.(type) {
 	case *appsv1.Deployment:
-		e.Kind, own, e.Notes = "Deployment", rolloutReasons(w), keptBy(s.ReplicaSetsOf(w.UID), w.Name)
+		e.Kind, own, e.Notes = "Deployment", rolloutReasons(w), keptBy(s, s.ReplicaSetsOf(w.UID))
 		e.Pods = count(s, pods, replicasetscale.ReplicasOf(w.Spec.Replicas))
 	case *appsv1.ReplicaSet:
-		e.Kind, e.Notes = "ReplicaSet", keptBy([]*appsv1.ReplicaSet{w}, deploymentOf(w))
+		e.Kind, e.Notes = "ReplicaSet", keptBy(s, []*appsv1.ReplicaSet{w})
 		e.Pods = count(s, pods, replicasetscale.ReplicasOf(w.Spec.Replicas))
 	case *appsv1.StatefulSet:
 		e.Kind, e.Pods = "StatefulSet", count(s, pods, replicasetscale.ReplicasOf(w.Spec.Replicas))
@@ -78,10 +78,10 @@ func rolloutReasons(deployment *appsv1.Deployment) []Reason {
 const failedDelete = "FailedDelete"
 
 // keptBy returns the notes on ReplicaSets whose scale-down is kept.
-func keptBy(sets []*appsv1.ReplicaSet, deployment string) []Reason {
+func keptBy(s *clusterstate.Snapshot, sets []*appsv1.ReplicaSet) []Reason {
 	var notes []Reason
 	for _, set := range sets {
-		if note, kept := keptScaleDown(set, deployment); kept {
+		if note, kept := keptScaleDown(s, set); kept {
 			note.Docs = note.Situation.Anchor()
 			notes = append(notes, note)
 		}

@@ -36,6 +36,7 @@ import (
 	"github.com/podops-dev/podops/pkg/objectbounds"
 	"github.com/podops-dev/podops/pkg/operator/certificates"
 	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/replicasetscale"
 	"github.com/podops-dev/podops/pkg/trafficadapter"
 )
 
@@ -301,9 +302,7 @@ func controlled() labels.Selector {
 
 // workloadAnnotations returns the annotations of workloads that PodOps reads.
 func workloadAnnotations() []string {
-	return []string{
-		appsv1alpha1.DeploymentRevisionAnnotationKey, appsv1alpha1.DesiredReplicasAnnotationKey, appsv1alpha1.LowestReplicasAnnotationKey,
-	}
+	return append(replicasetscale.Annotations(), appsv1alpha1.DeploymentRevisionAnnotationKey)
 }
 
 // slimWorkload drops the unused fields: most of a workload is the spec of its pods.
@@ -325,7 +324,9 @@ func slimWorkload(object any) (any, error) {
 	}
 	switch o := object.(type) {
 	case *appsv1.ReplicaSet:
-		o.Spec.Template.Spec, o.Status = corev1.PodSpec{}, appsv1.ReplicaSetStatus{Replicas: o.Status.Replicas}
+		o.Spec.Template.Spec, o.Status = corev1.PodSpec{}, appsv1.ReplicaSetStatus{
+			Replicas: o.Status.Replicas, AvailableReplicas: o.Status.AvailableReplicas,
+		}
 	case *appsv1.Deployment:
 		o.Spec.Template.Spec, o.Status = corev1.PodSpec{}, appsv1.DeploymentStatus{}
 	case *appsv1.StatefulSet:

@@ -107,7 +107,7 @@ func register(
 	}
 	mayRead := policywebhook.NewMayRead(clientset.AuthorizationV1().SubjectAccessReviews())
 	decoder, gate := admission.NewDecoder(mgr.GetScheme()), newGate()
-	serve(mgr, known, scaleHandlers(mgr, decoder, gate, identity))
+	serve(mgr, known, scaleHandlers(mgr, decoder, gate))
 	serve(mgr, known, map[string]admission.Handler{
 		podwebhook.MutatePath:   gated{podwebhook.NewMutator(decoder, identity, times, clk).Expecting(expected), gate, largePod},
 		podwebhook.ValidatePath: gated{podwebhook.NewValidator(decoder, identity, times, clk), gate, largePod},
@@ -123,10 +123,10 @@ func register(
 }
 
 // scaleHandlers returns the webhooks of ReplicaSets and Deployments by path.
-func scaleHandlers(mgr manager.Manager, decoder admission.Decoder, gate *loadshed.Gate, identity string) map[string]admission.Handler {
+func scaleHandlers(mgr manager.Manager, decoder admission.Decoder, gate *loadshed.Gate) map[string]admission.Handler {
 	cached := replicasetpods.Reader{Reader: mgr.GetClient()}
 	return map[string]admission.Handler{
-		replicasetwebhook.MutatePath:           gated{replicasetwebhook.NewMutator(decoder, cached, identity), gate, largePod},
+		replicasetwebhook.MutatePath:           gated{replicasetwebhook.NewMutator(decoder, cached), gate, largePod},
 		replicasetwebhook.DeploymentMutatePath: gated{replicasetwebhook.NewDeploymentMutator(decoder, mgr.GetClient()), gate, largePod},
 	}
 }
@@ -235,9 +235,11 @@ func registerDeferredDeletes(
 ) error {
 	clk := measured.clock
 	// The indexes and informers are registered before the cache starts, so no context can end it.
-	err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, replicasetpods.ControllerUIDField, replicasetpods.IndexByController)
-	if err != nil {
-		return fmt.Errorf("indexing pods by controller: %w", err)
+	for _, kind := range []client.Object{&corev1.Pod{}, &appsv1.ReplicaSet{}} {
+		err := mgr.GetFieldIndexer().IndexField(context.Background(), kind, replicasetpods.ControllerUIDField, replicasetpods.IndexByController)
+		if err != nil {
+			return fmt.Errorf("indexing %T by controller: %w", kind, err)
+		}
 	}
 	// Webhooks of every replica read these kinds: the first review must not wait for a list.
 	for _, kind := range []client.Object{&appsv1.ReplicaSet{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &policyv1.PodDisruptionBudget{}, &corev1.Namespace{}} {
@@ -250,11 +252,8 @@ func registerDeferredDeletes(
 	if err := starter.SetupWithManager(mgr, options.Workers); err != nil {
 		return fmt.Errorf("setting up the start of deferred deletes: %w", err)
 	}
-	finisher := deferreddelete.NewFinisher(mgr.GetClient(), mgr.GetAPIReader(), recorder, measured.deletes, clk)
-	if err := finisher.SetupWithManager(mgr, options.Workers); err != nil {
-		return fmt.Errorf("setting up deferred deletes: %w", err)
-	}
-	scales := replicasetscale.New(mgr.GetClient(), replicasetpods.Reader{Reader: mgr.GetClient()}, recorder, measured.scales, clk)
+	unwanted := deferreddelete.NewReplicaSetDeletes(mgr.GetClient(), recorder, measured.deletes, clk)
+	scales := replicasetscale.New(mgr.GetClient(), replicasetpods.Reader{Reader: mgr.GetClient()}, unwanted, recorder, measured.scales, clk)
 	if err := scales.SetupWithManager(mgr, options.Workers); err != nil {
 		return fmt.Errorf("setting up scales of ReplicaSets: %w", err)
 	}

@@ -12,7 +12,6 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/podstate"
-	"github.com/podops-dev/podops/pkg/replicasetscale"
 )
 
 // OwnerOf returns a workload as an owner of pods, and false for an object that does not count as an owner:
@@ -31,7 +30,7 @@ func OwnerOf(object metav1.Object) (owner Owner, counts bool) {
 		// A revision that is missing or not a number counts as the oldest.
 		owner.Revision, _ = strconv.ParseInt(o.Annotations[appsv1alpha1.DeploymentRevisionAnnotationKey], 10, 64)
 		owner.MinReady = seconds(o.Spec.MinReadySeconds)
-		owner.Kind, owner.Desired, owner.TemplateLabels = kindReplicaSet, desiredOf(o), o.Spec.Template.Labels
+		owner.Kind, owner.Desired, owner.TemplateLabels = kindReplicaSet, replicas(o.Spec.Replicas), o.Spec.Template.Labels
 	case *appsv1.Deployment:
 		owner.Kind, owner.Desired, owner.TemplateLabels = "Deployment", replicas(o.Spec.Replicas), o.Spec.Template.Labels
 		if owner.Recreates = o.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType; owner.Recreates {
@@ -55,12 +54,6 @@ func OwnerOf(object metav1.Object) (owner Owner, counts bool) {
 		return Owner{}, false
 	}
 	return owner, true
-}
-
-// desiredOf returns the number of replicas that was requested of a ReplicaSet: less than its spec
-// while admission keeps a scale-down. It counts for ReplicaSets without a Deployment only.
-func desiredOf(set *appsv1.ReplicaSet) int {
-	return replicasetscale.ScaleOf(set).Desired(set, replicasetscale.Workload{})
 }
 
 func seconds(number int32) time.Duration { return time.Duration(number) * time.Second }

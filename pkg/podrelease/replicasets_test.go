@@ -1,6 +1,7 @@
 package podrelease
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -8,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
@@ -26,9 +28,22 @@ func TestReleaseReplicaSets(t *testing.T) {
 	}
 	stale := set("stale", "Deployment", "")
 	stale.Annotations[appsv1alpha1.LowestReplicasAnnotationKey] = "3"
+	// A rollout waits, without an annotation.
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "rolling", UID: "r"}}
+	deployment.Spec.Template.Labels = map[string]string{appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue}
+	deployment.Status.Replicas, deployment.Status.UpdatedReplicas = 15, 3
+	rolling := set("of-rolling", "Deployment", "")
+	rolling.OwnerReferences[0].UID = "r"
+	patches := map[string]int{}
 	c := fake.NewClientBuilder().WithObjects(
 		set("untouched", "Deployment", ""), set("of-deployment", "Deployment", "9"), set("alone", "", "9"), set("of-rollout", "Rollout", "0"), stale,
-	).Build()
+		deployment, rolling,
+	).WithInterceptorFuncs(interceptor.Funcs{Patch: func(
+		ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
+	) error {
+		patches[object.GetName()]++
+		return c.Patch(ctx, object, patch, options...)
+	}}).Build()
 	r := &runner{client: c}
 	if err := r.releaseReplicaSets(t.Context()); err != nil {
 		t.Fatal(err)
@@ -44,11 +59,14 @@ func TestReleaseReplicaSets(t *testing.T) {
 			t.Errorf("annotations of %s (-want +got):\n%s", s.Name, diff)
 		}
 	}
-	want := map[string]int32{"untouched": 12, "of-deployment": 12, "alone": 12, "of-rollout": 12, "stale": 12}
+	want := map[string]int32{"untouched": 12, "of-deployment": 12, "alone": 12, "of-rollout": 12, "stale": 12, "of-rolling": 12}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("replicas (-want +got):\n%s", diff)
 	}
-	if r.report.ReplicaSets != 4 {
-		t.Errorf("%d ReplicaSets reported, want 4", r.report.ReplicaSets)
+	if r.report.ReplicaSets != 5 {
+		t.Errorf("%d ReplicaSets reported, want 5", r.report.ReplicaSets)
+	}
+	if patches["of-rolling"] != 2 || patches["untouched"] != 0 {
+		t.Errorf("patches %v, want two, of which one wakes the controller of Deployments", patches)
 	}
 }

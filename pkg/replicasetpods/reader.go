@@ -15,12 +15,12 @@ import (
 	"github.com/podops-dev/podops/pkg/replicasetscale"
 )
 
-// ControllerUIDField is the name of the cache index of pods by the UID of their controller.
+// ControllerUIDField is the name of the cache index of pods, and of ReplicaSets, by the UID of their controller.
 const ControllerUIDField = "podops.controllerUID"
 
-// IndexByController returns the UID of the controller of a pod, for the index ControllerUIDField.
+// IndexByController returns the UID of the controller of an object, for the index ControllerUIDField.
 func IndexByController(object client.Object) []string {
-	controller := metav1.GetControllerOf(object)
+	controller := metav1.GetControllerOfNoCopy(object)
 	if controller == nil {
 		return nil
 	}
@@ -47,70 +47,64 @@ func (r Reader) Pods(ctx context.Context, namespace string, controller types.UID
 	return pods, nil
 }
 
-// Workload returns the Deployment that controls a ReplicaSet, if any.
+// Workload returns the Deployment that controls a ReplicaSet, if any, with its ReplicaSets.
 func (r Reader) Workload(ctx context.Context, set *appsv1.ReplicaSet) (replicasetscale.Workload, error) {
-	controller := metav1.GetControllerOf(set)
+	deployment, err := r.Deployment(ctx, set)
+	if err != nil || deployment == nil {
+		return replicasetscale.Workload{}, err
+	}
+	sets, err := r.Sets(ctx, set.Namespace, deployment.UID)
+	return replicasetscale.Workload{Deployment: deployment, Sets: sets}, err
+}
+
+// Deployment returns the Deployment that controls a ReplicaSet; nil if none does, or the cache does not have it.
+func (r Reader) Deployment(ctx context.Context, set *appsv1.ReplicaSet) (*appsv1.Deployment, error) {
+	controller := metav1.GetControllerOfNoCopy(set)
 	if controller == nil || controller.Kind != "Deployment" {
-		return replicasetscale.Workload{}, nil
+		return nil, nil //nolint:nilnil // no Deployment is no error
 	}
 	deployment := &appsv1.Deployment{}
 	err := r.Get(ctx, types.NamespacedName{Namespace: set.Namespace, Name: controller.Name}, deployment)
 	if apierrors.IsNotFound(err) || err == nil && deployment.UID != controller.UID {
-		return replicasetscale.Workload{}, nil
+		return nil, nil //nolint:nilnil // no Deployment is no error
 	}
 	if err != nil {
-		return replicasetscale.Workload{}, fmt.Errorf("reading Deployment %s: %w", controller.Name, err)
+		return nil, fmt.Errorf("reading Deployment %s: %w", controller.Name, err)
 	}
-	workload := replicasetscale.Workload{Deployment: deployment}
-	if !deployment.Spec.Paused {
-		return workload, nil
-	}
-	err = r.eachSet(ctx, set.Namespace, deployment.UID, func(sibling *appsv1.ReplicaSet) error {
-		workload.Total += replicasetscale.ReplicasOf(sibling.Spec.Replicas)
-		return nil
-	})
-	return workload, err
+	return deployment, nil
 }
 
-// eachSet visits the ReplicaSets of a controller. They are shared with the cache: visit must
-// not change them.
-func (r Reader) eachSet(ctx context.Context, namespace string, controller types.UID, visit func(*appsv1.ReplicaSet) error) error {
-	sets := &appsv1.ReplicaSetList{}
-	if err := r.List(ctx, sets, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing ReplicaSets: %w", err)
+// Sets returns the ReplicaSets of a controller, in any order. They are shared with the cache and must not be
+// changed.
+func (r Reader) Sets(ctx context.Context, namespace string, controller types.UID) ([]*appsv1.ReplicaSet, error) {
+	list := &appsv1.ReplicaSetList{}
+	err := r.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{ControllerUIDField: string(controller)}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("listing the ReplicaSets of a controller: %w", err)
 	}
-	for i := range sets.Items {
-		if owner := metav1.GetControllerOfNoCopy(&sets.Items[i]); owner == nil || owner.UID != controller {
-			continue
-		}
-		if err := visit(&sets.Items[i]); err != nil {
-			return err
-		}
+	sets := make([]*appsv1.ReplicaSet, len(list.Items))
+	for i := range list.Items {
+		sets[i] = &list.Items[i]
 	}
-	return nil
-}
-
-// Kept returns the ReplicaSets of a Deployment that have a kept request.
-func (r Reader) Kept(ctx context.Context, deployment client.Object) (kept []types.NamespacedName, err error) {
-	err = r.eachSet(ctx, deployment.GetNamespace(), deployment.GetUID(), func(set *appsv1.ReplicaSet) error {
-		if replicasetscale.HasAnnotations(set) {
-			kept = append(kept, client.ObjectKeyFromObject(set))
-		}
-		return nil
-	})
-	return kept, err
+	return sets, nil
 }
 
 // Related returns the pods of all ReplicaSets of the workload of a ReplicaSet, itself included.
 func (r Reader) Related(ctx context.Context, set *appsv1.ReplicaSet) (related []*corev1.Pod, err error) {
-	controller := metav1.GetControllerOf(set)
+	controller := metav1.GetControllerOfNoCopy(set)
 	if controller == nil {
 		return r.Pods(ctx, set.Namespace, set.UID)
 	}
-	err = r.eachSet(ctx, set.Namespace, controller.UID, func(sibling *appsv1.ReplicaSet) error {
+	sets, err := r.Sets(ctx, set.Namespace, controller.UID)
+	if err != nil {
+		return nil, err
+	}
+	for _, sibling := range sets {
 		pods, err := r.Pods(ctx, set.Namespace, sibling.UID)
+		if err != nil {
+			return nil, err
+		}
 		related = append(related, pods...)
-		return err
-	})
-	return related, err
+	}
+	return related, nil
 }

@@ -2,7 +2,6 @@ package replicasetscale
 
 import (
 	"slices"
-	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,23 +17,18 @@ const (
 	// may have been woken by the readiness of the pods.
 	WakeAfter = 500 * time.Millisecond
 
-	// LowerAfter is the time that the controller of Deployments has to lower a ReplicaSet whose
-	// pods were granted operate, before PodOps lowers it.
-	LowerAfter = 10 * time.Second
+	// WakeAgainAfter is the time after which it is woken again. It doubles each time, to LongestPause.
+	WakeAgainAfter = 10 * time.Second
 
-	// ClearAfter is the time for which a demand must have been void before its annotation is
-	// removed: the cache of Deployments may be behind the controller that made the request.
-	ClearAfter = time.Second
-
-	// FirstPause is for how long no deletion begins after deletions were cancelled while their demand
-	// stood. The pause doubles each time: without it each would begin again at once.
+	// FirstPause is for how long no deletion begins after deletions were cancelled while the ReplicaSet
+	// had too many pods. The pause doubles each time: without it each would begin again at once.
 	FirstPause = 10 * time.Second
 
 	// LongestPause bounds a pause.
 	LongestPause = 10 * time.Minute
 
-	// ForgetAfter is the time without a demand after which the next demand is a new demand,
-	// whose deletions begin without a pause. Autoscalers repeat a demand every 15 seconds.
+	// ForgetAfter is the time without a surplus after which the next surplus is a new one,
+	// whose deletions begin without a pause. Autoscalers repeat their requests every 15 seconds.
 	ForgetAfter = time.Minute
 )
 
@@ -45,17 +39,11 @@ type Snapshot struct {
 	Pods     []*corev1.Pod
 }
 
-// HasSurplus reports whether a ReplicaSet has more pods than the desired number, all of them controlled. In a
+// HasSurplus reports whether a ReplicaSet has more pods than its target, all of them controlled. In a
 // ReplicaSet with other pods the ReplicaSet controller chooses, and the lifecycle of a controlled pod begins
 // with its delete.
-func (s Snapshot) HasSurplus(desired int) bool {
-	return active(s.Pods) > desired && IsUniform(s.Set, s.Pods)
-}
-
-// IsHeld reports whether a scale-down of the ReplicaSet is kept, or its pods are.
-func (s Snapshot) IsHeld() bool {
-	scale := ScaleOf(s.Set)
-	return scale.Demand != nil || s.HasSurplus(scale.Replicas)
+func (s Snapshot) HasSurplus() bool {
+	return active(s.Pods) > s.Workload.Target(s.Set) && IsUniform(s.Set, s.Pods)
 }
 
 // Waits are the times that a ReplicaSet has been waiting for. The zero value waits for nothing.
@@ -63,13 +51,17 @@ type Waits struct {
 	// Replicas is spec.replicas at the time of LowerableSince.
 	Replicas int
 
-	// LowerableSince is since when the ReplicaSet may be lowered; zero if it may not.
+	// LowerableSince is since when the ReplicaSet may be lowered, or its Deployment was woken last; zero if
+	// it may not.
 	LowerableSince time.Time
 
-	// VoidSince is since when its annotations record no demand; zero if they do.
-	VoidSince time.Time
+	// Woken is how often its Deployment was woken since it may be lowered.
+	Woken int
 
-	// Cancelled is the number of times that deletions were cancelled while their demand stood, by a
+	// SufficesSince is since when the ReplicaSet has no surplus; zero if it has.
+	SufficesSince time.Time
+
+	// Cancelled is the number of times that deletions were cancelled while there was a surplus, by a
 	// user or at the end of maxHold. No deletion begins before BeginAfter.
 	Cancelled  int
 	BeginAfter time.Time
@@ -94,9 +86,6 @@ type Decision struct {
 	// Annotations are changes to the annotations of the ReplicaSet; nil values remove a key.
 	Annotations map[string]any
 
-	// Lower is the new number of replicas; nil to leave it.
-	Lower *int
-
 	// Unpin are pods that have the deletion cost of a deletion that was undone.
 	Unpin []*corev1.Pod
 
@@ -105,21 +94,22 @@ type Decision struct {
 }
 
 // Decide returns the next changes. Pods beyond spec.replicas leave by the ReplicaSet controller, which
-// the label operate wakes. In a rollout, granted pods leave by a step of the controller of Deployments, which
-// a change of the annotation lowest-replicas wakes; a ReplicaSet whose Deployment does not take that step in
-// time is lowered directly.
+// the label operate wakes. In a rolling update, granted pods leave by a step of the controller of Deployments,
+// which a change of the annotation woken wakes.
 //
 // Deletions that were cancelled while the ReplicaSet has too many pods begin again after a pause: its
 // controller goes on requesting them.
 func Decide(s Snapshot, waits Waits, now time.Time) (Decision, Waits) {
 	decision := Decision{Unpin: undone(s.Pods)}
-	scale := ScaleOf(s.Set)
-	desired := scale.Desired(s.Set, s.Workload)
-	if desired >= scale.Replicas && !s.HasSurplus(desired) {
-		return clearVoid(decision, s.Set, waits, now)
+	if !s.HasSurplus() {
+		if HasAnnotations(s.Set) {
+			decision.Annotations = withoutAnnotations(s.Set)
+		}
+		return rest(decision, waits, now)
 	}
-	waits.VoidSince = time.Time{}
-	decision.Begin = missing(s.Pods, desired)
+	waits.SufficesSince = time.Time{}
+	target, replicas := s.Workload.Target(s.Set), ReplicasOf(s.Set.Spec.Replicas)
+	decision.Begin = missing(s.Pods, target)
 	switch {
 	case slices.ContainsFunc(s.Pods, IsGranted):
 		waits.Cancelled = 0 // its pods leave: the next pause is a first pause
@@ -129,60 +119,53 @@ func Decide(s Snapshot, waits Waits, now time.Time) (Decision, Waits) {
 	if left := waits.BeginAfter.Sub(now); left > 0 && decision.Begin > 0 {
 		decision.Begin, decision.Wake = 0, left
 	}
-	target := scale.Lowest(desired, s.Pods)
-	if target >= scale.Replicas {
-		if _, touched := s.Set.Annotations[appsv1alpha1.LowestReplicasAnnotationKey]; touched {
-			decision.Annotations = map[string]any{appsv1alpha1.LowestReplicasAnnotationKey: nil}
-		}
+	if Kept(replicas, target, Ungranted(s.Pods)) == replicas {
 		return decision, Waits{Cancelled: waits.Cancelled, BeginAfter: waits.BeginAfter}
 	}
-	if waits.LowerableSince.IsZero() || waits.Replicas != scale.Replicas {
-		waits.LowerableSince, waits.Replicas = now, scale.Replicas
+	return wake(decision, replicas, waits, now)
+}
+
+// wake wakes the controller of Deployments if it does not lower the ReplicaSet by itself.
+func wake(decision Decision, replicas int, waits Waits, now time.Time) (Decision, Waits) {
+	if waits.LowerableSince.IsZero() || waits.Replicas != replicas {
+		waits.LowerableSince, waits.Replicas, waits.Woken = now, replicas, 0
 	}
-	age := now.Sub(waits.LowerableSince)
-	if s.Workload.Deployment == nil || age >= LowerAfter {
-		decision.Lower, decision.Annotations = &target, map[string]any{appsv1alpha1.LowestReplicasAnnotationKey: nil}
-		if target == desired {
-			decision.Annotations[appsv1alpha1.DesiredReplicasAnnotationKey] = nil
-		}
+	delay := WakeAfter
+	if waits.Woken > 0 {
+		delay = backoff.Delay(WakeAgainAfter, waits.Woken-1, LongestPause)
+	}
+	if left := delay - now.Sub(waits.LowerableSince); left > 0 {
+		decision.Wake = backoff.MinDelay(decision.Wake, left)
 		return decision, waits
 	}
-	if age < WakeAfter {
-		decision.Wake = backoff.MinDelay(decision.Wake, WakeAfter-age)
-		return decision, waits
-	}
-	if lowest := strconv.Itoa(target); s.Set.Annotations[appsv1alpha1.LowestReplicasAnnotationKey] != lowest {
-		decision.Annotations = map[string]any{appsv1alpha1.LowestReplicasAnnotationKey: lowest}
-	}
-	decision.Wake = backoff.MinDelay(decision.Wake, LowerAfter-age)
+	decision.Annotations = map[string]any{appsv1alpha1.WokenAnnotationKey: now.UTC().Format(time.RFC3339Nano)}
+	decision.Wake = backoff.MinDelay(decision.Wake, backoff.Delay(WakeAgainAfter, waits.Woken, LongestPause))
+	waits.LowerableSince, waits.Woken = now, waits.Woken+1
 	return decision, waits
 }
 
-// clearVoid removes annotations that record no demand, and forgets its pauses after a while.
-func clearVoid(decision Decision, set *appsv1.ReplicaSet, waits Waits, now time.Time) (Decision, Waits) {
-	if waits.VoidSince.IsZero() {
-		waits.VoidSince = now
-	}
-	age := now.Sub(waits.VoidSince)
-	after := Waits{VoidSince: waits.VoidSince}
-	if left := ForgetAfter - age; waits.Cancelled > 0 && left > 0 {
-		after.Cancelled, after.BeginAfter, decision.Wake = waits.Cancelled, waits.BeginAfter, left
-	}
-	switch left := ClearAfter - age; {
-	case !HasAnnotations(set) && after.Cancelled == 0:
-		return decision, Waits{}
-	case !HasAnnotations(set):
-	case left > 0:
-		decision.Wake = left
-	default:
-		decision.Annotations = map[string]any{}
-		for _, key := range []string{appsv1alpha1.DesiredReplicasAnnotationKey, appsv1alpha1.LowestReplicasAnnotationKey} {
-			if _, present := set.Annotations[key]; present {
-				decision.Annotations[key] = nil
-			}
+// withoutAnnotations removes the annotations of PodOps from a ReplicaSet.
+func withoutAnnotations(set *appsv1.ReplicaSet) map[string]any {
+	removed := map[string]any{}
+	for _, key := range Annotations() {
+		if _, present := set.Annotations[key]; present {
+			removed[key] = nil
 		}
 	}
-	return decision, after
+	return removed
+}
+
+// rest forgets the pauses of a ReplicaSet that has no surplus after a while.
+func rest(decision Decision, waits Waits, now time.Time) (Decision, Waits) {
+	if waits.SufficesSince.IsZero() {
+		waits.SufficesSince = now
+	}
+	left := ForgetAfter - now.Sub(waits.SufficesSince)
+	if waits.Cancelled == 0 || left <= 0 {
+		return decision, Waits{}
+	}
+	decision.Wake = left
+	return decision, Waits{SufficesSince: waits.SufficesSince, Cancelled: waits.Cancelled, BeginAfter: waits.BeginAfter}
 }
 
 // missing returns how many pods beyond the desired number have not begun their deletion.

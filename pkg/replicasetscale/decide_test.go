@@ -7,7 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
@@ -37,6 +36,16 @@ func undoneByUser(pod *corev1.Pod) {
 	pod.Labels = nil
 }
 
+// inRollout is the old ReplicaSet of a rollout with the number of replicas, all available, of which target are to stay.
+func inRollout(replicas, target int32, annotations ...string) Snapshot {
+	set := revised(1, replicas, replicas)
+	for _, key := range annotations {
+		set.Annotations[key] = "1"
+	}
+	newest := revised(2, replicas-target, replicas-target)
+	return Snapshot{Set: set, Workload: Workload{Deployment: rolls(replicas, "2", "100%", "0"), Sets: []*appsv1.ReplicaSet{set, newest}}}
+}
+
 func TestDecide(t *testing.T) {
 	three := func(changes ...func(*corev1.Pod)) []*corev1.Pod {
 		pods := []*corev1.Pod{runs("a"), runs("b"), runs("c")}
@@ -46,89 +55,64 @@ func TestDecide(t *testing.T) {
 		return pods
 	}
 	four := func(changes ...func(*corev1.Pod)) []*corev1.Pod { return append(three(changes...), runs("d")) }
-	const wanted, lowest = appsv1alpha1.DesiredReplicasAnnotationKey, appsv1alpha1.LowestReplicasAnnotationKey
-	both := map[string]string{wanted: "1", lowest: "2"}
-	old := Workload{Deployment: &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: revision("2")}}}
+	const woken, desired, lowest = appsv1alpha1.WokenAnnotationKey, appsv1alpha1.DesiredReplicasAnnotationKey, appsv1alpha1.LowestReplicasAnnotationKey
+	now := epoch.Add(time.Hour)
+	since := func(age time.Duration, woken int) Waits {
+		return Waits{Replicas: 3, LowerableSince: now.Add(-age), Woken: woken}
+	}
+	alone := func(replicas int32, annotations ...string) Snapshot {
+		set := newSet(replicas, map[string]string{})
+		for _, key := range annotations {
+			set.Annotations[key] = "1"
+		}
+		return Snapshot{Set: set}
+	}
 	for name, tc := range map[string]struct {
-		annotations map[string]string
-		workload    Workload
-		pods        []*corev1.Pod
-		total       int32         // pods of the status
-		lowerable   time.Duration // for how long; -1: not yet
-		void        time.Duration // for how long; -1: not yet
-		want        Decision
+		snapshot Snapshot
+		pods     []*corev1.Pod
+		total    int32 // pods of the status
+		waits    Waits
+		want     Decision
 	}{
-		"without a demand there is nothing to do": {pods: three(), lowerable: -1, void: -1},
-		"as many pods begin as were requested": {
-			annotations: desired("1"), workload: old, pods: three(), lowerable: -1, void: -1, want: Decision{Begin: 2},
-		},
-		"pods that have begun count": {
-			annotations: desired("1"), workload: old, pods: three(deleting), lowerable: -1, void: -1, want: Decision{Begin: 1},
-		},
+		"a ReplicaSet without a surplus has nothing to do": {snapshot: alone(3), pods: three()},
+		"nor has an old one whose rollout wants its pods":  {snapshot: inRollout(3, 3), pods: three()},
+		"as many pods begin as the rollout has too many":   {snapshot: inRollout(3, 1), pods: three(), want: Decision{Begin: 2}},
+		"pods that have begun count":                       {snapshot: inRollout(3, 1), pods: three(deleting), want: Decision{Begin: 1}},
 		"a missing pod needs no delete": {
-			annotations: desired("1"), workload: old, pods: three()[:2], lowerable: -1, void: -1, want: Decision{Begin: 1, Wake: WakeAfter},
+			snapshot: inRollout(3, 1), pods: three()[:2], want: Decision{Begin: 1, Wake: WakeAfter},
 		},
 		"a granted pod lets the Deployment time for its own step": {
-			annotations: desired("1"), workload: old, pods: three(granted, deleting), lowerable: -1, void: -1, want: Decision{Wake: WakeAfter},
+			snapshot: inRollout(3, 1), pods: three(granted, deleting), want: Decision{Wake: WakeAfter},
 		},
 		"then the Deployment is woken": {
-			annotations: desired("1"), workload: old, pods: three(granted, deleting), lowerable: WakeAfter, void: -1,
-			want: Decision{Annotations: map[string]any{lowest: "2"}, Wake: LowerAfter - WakeAfter},
+			snapshot: inRollout(3, 1), pods: three(granted, deleting), waits: since(WakeAfter, 0),
+			want: Decision{Annotations: map[string]any{woken: "2026-01-01T01:00:00Z"}, Wake: WakeAgainAfter},
 		},
 		"once": {
-			annotations: both, workload: old, pods: three(granted, deleting), lowerable: time.Second, void: -1, want: Decision{Wake: LowerAfter - time.Second},
+			snapshot: inRollout(3, 1, woken), pods: three(granted, deleting), waits: since(time.Second, 1), want: Decision{Wake: WakeAgainAfter - time.Second},
 		},
-		"and again for the next pod": {
-			annotations: both, workload: old, pods: three(granted, granted), lowerable: time.Second, void: -1,
-			want: Decision{Annotations: map[string]any{lowest: "1"}, Wake: LowerAfter - time.Second},
+		"and again after a while": {
+			snapshot: inRollout(3, 1, woken), pods: three(granted, deleting), waits: since(WakeAgainAfter, 1),
+			want: Decision{Annotations: map[string]any{woken: "2026-01-01T01:00:00Z"}, Wake: 2 * WakeAgainAfter},
 		},
-		"without its step the ReplicaSet is lowered": {
-			annotations: both, workload: old, pods: three(granted, deleting), lowerable: LowerAfter, void: -1,
-			want: Decision{Lower: new(2), Annotations: map[string]any{lowest: nil}},
-		},
-		"pods beyond the replicas begin": {
-			pods: four(), lowerable: -1, void: -1, want: Decision{Begin: 1},
-		},
+		"pods beyond the replicas begin": {snapshot: alone(3), pods: four(), want: Decision{Begin: 1}},
 		"and are deleted by the ReplicaSet controller": {
-			pods: four(granted), lowerable: -1, void: -1,
+			snapshot: alone(3), pods: four(granted),
 		},
-		"not in a ReplicaSet with other pods, whose controller chooses": {
-			pods: four(), total: 5, lowerable: -1, void: -1,
-		},
+		"not in a ReplicaSet with other pods, whose controller chooses": {snapshot: alone(3), pods: four(), total: 5},
 		"one that was cancelled begins again after a pause": {
-			pods: four(undoneByUser), lowerable: -1, void: -1, want: Decision{Wake: FirstPause},
+			snapshot: alone(3), pods: four(undoneByUser), want: Decision{Wake: FirstPause},
 		},
-		"a demand of a ReplicaSet alone is void": {
-			annotations: desired("1"), pods: three(), lowerable: -1, void: ClearAfter, want: Decision{Annotations: map[string]any{wanted: nil}},
+		"also in a rollout": {
+			snapshot: inRollout(3, 1), pods: three(undoneByUser, deleting), want: Decision{Wake: FirstPause},
 		},
-		"a deletion that was cancelled begins again after a pause": {
-			annotations: desired("1"), workload: old, pods: three(undoneByUser, deleting), lowerable: -1, void: -1,
-			want: Decision{Wake: FirstPause},
-		},
-		"a grant that was undone is withdrawn": {
-			annotations: both, workload: old, pods: three(deleting, deleting), lowerable: time.Second, void: -1,
-			want: Decision{Annotations: map[string]any{lowest: nil}},
-		},
-		"a demand may be void for a moment": {
-			annotations: desired("3"), pods: three(), lowerable: -1, void: -1, want: Decision{Wake: ClearAfter},
-		},
-		"a void demand is removed": {
-			annotations: map[string]string{wanted: "3", lowest: "2"}, pods: three(), lowerable: -1, void: ClearAfter,
-			want: Decision{Annotations: map[string]any{wanted: nil, lowest: nil}},
+		"annotations are removed when nothing waits": {
+			snapshot: alone(3, woken, desired, lowest), pods: three(), want: Decision{Annotations: map[string]any{woken: nil, desired: nil, lowest: nil}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			now := epoch.Add(time.Hour)
-			waits := Waits{}
-			if tc.lowerable >= 0 {
-				waits = Waits{Replicas: 3, LowerableSince: now.Add(-tc.lowerable)}
-			}
-			if tc.void >= 0 {
-				waits = Waits{VoidSince: now.Add(-tc.void)}
-			}
-			set := newSet(3, tc.annotations)
-			set.Status.Replicas = tc.total
-			got, _ := Decide(Snapshot{Set: set, Workload: tc.workload, Pods: tc.pods}, waits, now)
+			tc.snapshot.Pods, tc.snapshot.Set.Status.Replicas = tc.pods, tc.total
+			got, _ := Decide(tc.snapshot, tc.waits, now)
 			got.Unpin = nil
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
@@ -144,14 +128,21 @@ func TestDecideRestoresTheCostOfUndonePods(t *testing.T) {
 	}
 }
 
-func TestTheTimeToLowerDoesNotRestart(t *testing.T) {
-	workload := Workload{Deployment: &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: revision("2")}}}
-	set := newSet(3, desired("0"))
-	_, waits := Decide(Snapshot{Set: set, Workload: workload, Pods: []*corev1.Pod{runs("a", granted), runs("b"), runs("c")}}, Waits{}, epoch)
-	_, waits = Decide(Snapshot{Set: set, Workload: workload, Pods: []*corev1.Pod{runs("a", granted), runs("b", granted), runs("c")}}, waits, epoch.Add(6*time.Second))
-	got, _ := Decide(Snapshot{Set: set, Workload: workload, Pods: []*corev1.Pod{runs("a", granted), runs("b", granted), runs("c")}}, waits, epoch.Add(LowerAfter))
-	if got.Lower == nil || *got.Lower != 1 {
-		t.Errorf("decision %+v, want 1 replica: pods that are granted one by one must not delay the first", got)
+func TestPodsThatAreGrantedOneByOneDoNotDelayTheWake(t *testing.T) {
+	snapshot, waits := inRollout(3, 0), Waits{}
+	step := func(after time.Duration, changes ...func(*corev1.Pod)) Decision {
+		var decision Decision
+		snapshot.Pods = []*corev1.Pod{runs("a"), runs("b"), runs("c")}
+		for i, change := range changes {
+			change(snapshot.Pods[i])
+		}
+		decision, waits = Decide(snapshot, waits, epoch.Add(after))
+		return decision
+	}
+	step(0, granted)
+	step(WakeAfter/2, granted, granted)
+	if got := step(WakeAfter, granted, granted, granted); len(got.Annotations) != 1 {
+		t.Errorf("decision %+v, want a wake", got)
 	}
 }
 
@@ -159,9 +150,7 @@ func TestTheTimeToLowerDoesNotRestart(t *testing.T) {
 // later.
 func TestASurplusThatIsNeverPermitted(t *testing.T) {
 	for name, snapshot := range map[string]Snapshot{
-		"a rollout": {
-			Set: newSet(4, desired("2")), Workload: Workload{Deployment: &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: revision("2")}}},
-		},
+		"a rollout":  inRollout(4, 2),
 		"a scale-in": {Set: newSet(2, nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -193,11 +182,12 @@ func TestASurplusThatIsNeverPermitted(t *testing.T) {
 	}
 }
 
-func TestPausesEndWithTheirDemand(t *testing.T) {
-	workload := Workload{Deployment: &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: revision("2")}}}
-	kept := Snapshot{Set: newSet(3, desired("2")), Workload: workload, Pods: []*corev1.Pod{runs("a", undoneByUser), runs("b"), runs("c")}}
-	none := Snapshot{Set: newSet(3, nil), Workload: workload, Pods: []*corev1.Pod{runs("a"), runs("b"), runs("c")}}
-	again := Snapshot{Set: kept.Set, Workload: workload, Pods: none.Pods}
+func TestPausesEndWithTheirSurplus(t *testing.T) {
+	kept, none := inRollout(3, 2), inRollout(3, 3)
+	again := kept
+	kept.Pods = []*corev1.Pod{runs("a", undoneByUser), runs("b"), runs("c")}
+	none.Pods = []*corev1.Pod{runs("a"), runs("b"), runs("c")}
+	again.Pods = none.Pods
 	_, waits := Decide(kept, Waits{}, epoch)
 	_, waits = Decide(none, waits, epoch.Add(time.Second))
 	if got, _ := Decide(again, waits, epoch.Add(2*time.Second)); got.Begin != 0 || got.Wake != FirstPause-2*time.Second {

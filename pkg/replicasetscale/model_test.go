@@ -2,7 +2,6 @@ package replicasetscale_test
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"testing"
@@ -46,8 +45,10 @@ func newModel(replicas, surge, maxUnavailable int) *model {
 	m.deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}}
 	m.deployment.Spec.Replicas = new(int32(replicas))
 	m.deployment.Spec.Strategy = appsv1.DeploymentStrategy{
-		Type:          appsv1.RollingUpdateDeploymentStrategyType,
-		RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: new(intstr.FromInt32(int32(surge)))},
+		Type: appsv1.RollingUpdateDeploymentStrategyType,
+		RollingUpdate: &appsv1.RollingUpdateDeployment{
+			MaxSurge: new(intstr.FromInt32(int32(surge))), MaxUnavailable: new(intstr.FromInt32(int32(maxUnavailable))),
+		},
 	}
 	m.rollOut(nil)
 	m.settle()
@@ -60,6 +61,7 @@ func (m *model) replicas() int { return int(*m.deployment.Spec.Replicas) }
 func (m *model) rollOut(set *modelSet) {
 	if set == nil {
 		set = &modelSet{object: &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}}}
+		set.object.UID, set.object.Name = types.UID(fmt.Sprint("set-", len(m.sets))), fmt.Sprint("set-", len(m.sets))
 		set.object.Spec.Replicas = new(int32(0))
 		m.sets = append(m.sets, set)
 	}
@@ -90,26 +92,18 @@ func (m *model) total() (replicas, available int) {
 
 // request is a write of the controller of Deployments, through admission.
 func (m *model) request(set *modelSet, replicas int) {
-	before := set.object.DeepCopy()
-	scale := replicasetscale.ScaleOf(set.object)
-	next := replicasetscale.Scale{Replicas: replicas}
+	before := set.replicas()
 	switch {
-	case replicas >= scale.Replicas:
+	case replicas >= before:
 	case set == m.newest:
 		set.scaled = true
 	default:
-		next = scale.Request(replicas, replicasetscale.Ungranted(set.pods))
+		replicas = replicasetscale.Kept(before, replicas, replicasetscale.Ungranted(set.pods))
 	}
-	set.object.Spec.Replicas = new(int32(next.Replicas))
-	delete(set.object.Annotations, appsv1alpha1.DesiredReplicasAnnotationKey)
-	if next.Demand != nil {
-		set.object.Annotations[appsv1alpha1.DesiredReplicasAnnotationKey] = strconv.Itoa(*next.Demand)
-	}
-	if next.Demand == nil || next.Replicas != scale.Replicas {
-		delete(set.object.Annotations, appsv1alpha1.LowestReplicasAnnotationKey)
-	}
-	if before.Spec.Replicas != nil && *before.Spec.Replicas != *set.object.Spec.Replicas || !maps.Equal(before.Annotations, set.object.Annotations) {
+	if replicas != before {
 		m.writes++
+		set.object.Spec.Replicas = new(int32(replicas))
+		delete(set.object.Annotations, appsv1alpha1.WokenAnnotationKey)
 	}
 }
 
@@ -168,8 +162,13 @@ func (m *model) syncSet(set *modelSet) (held []*corev1.Pod) {
 
 // control is a step of PodOps for one ReplicaSet.
 func (m *model) control(set *modelSet) {
-	replicas, _ := m.total()
-	workload := replicasetscale.Workload{Deployment: m.deployment, Total: replicas}
+	for _, other := range m.sets {
+		other.object.Status.Replicas, other.object.Status.AvailableReplicas = int32(len(other.pods)), int32(other.available())
+	}
+	workload := replicasetscale.Workload{Deployment: m.deployment}
+	for _, other := range m.sets {
+		workload.Sets = append(workload.Sets, other.object)
+	}
 	var decision replicasetscale.Decision
 	snapshot := replicasetscale.Snapshot{Set: set.object, Workload: workload, Pods: set.pods}
 	decision, set.waits = replicasetscale.Decide(snapshot, set.waits, m.now)
@@ -181,14 +180,12 @@ func (m *model) control(set *modelSet) {
 		}
 	}
 	for _, pod := range decision.Unpin {
-		pod.Annotations = merged(pod.Annotations, replicasetscale.Unpin(pod))
+		if !replicasetscale.IsDeleting(pod) { // it may have begun again
+			pod.Annotations = merged(pod.Annotations, replicasetscale.Unpin(pod))
+		}
 	}
 	set.object.Annotations = merged(set.object.Annotations, decision.Annotations)
-	if decision.Lower != nil {
-		set.object.Spec.Replicas = new(int32(*decision.Lower))
-	}
-	scale := replicasetscale.ScaleOf(set.object)
-	for _, pod := range deferreddelete.PlanFor(scale.Desired(set.object, workload), scale.Replicas, 0, set.pods).Cancel {
+	for _, pod := range deferreddelete.PlanFor(workload.Target(set.object), 0, set.pods).Cancel {
 		pod.Labels, pod.Annotations = nil, merged(pod.Annotations, replicasetscale.Unpin(pod))
 		pod.Status.Conditions[0].Status = corev1.ConditionTrue
 	}

@@ -1,10 +1,15 @@
 package replicasetscale
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -15,25 +20,6 @@ import (
 // a change of scale to it.
 const deploymentReplicasAnnotationKey = "deployment.kubernetes.io/desired-replicas"
 
-// Scale is the part of a ReplicaSet that decides about its number of pods.
-type Scale struct {
-	// Replicas is spec.replicas.
-	Replicas int
-
-	// Demand is the number that was requested and kept; nil without a kept request.
-	Demand *int
-}
-
-// ScaleOf returns the scale of a ReplicaSet. An annotation that is not a number of replicas below
-// spec.replicas is no demand.
-func ScaleOf(set *appsv1.ReplicaSet) Scale {
-	scale := Scale{Replicas: ReplicasOf(set.Spec.Replicas)}
-	if demand, ok := parse(set.Annotations[appsv1alpha1.DesiredReplicasAnnotationKey]); ok && demand < scale.Replicas {
-		scale.Demand = &demand
-	}
-	return scale
-}
-
 // ReplicasOf returns a number of replicas, with the default of the API server.
 func ReplicasOf(replicas *int32) int {
 	if replicas == nil {
@@ -42,70 +28,57 @@ func ReplicasOf(replicas *int32) int {
 	return int(*replicas)
 }
 
-func parse(text string) (replicas int, ok bool) {
-	number, err := strconv.ParseUint(text, 10, 31)
-	return int(number), err == nil
-}
-
 // IsControlled reports whether the pods of the ReplicaSet's template are under PodOps.
 func IsControlled(set *appsv1.ReplicaSet) bool {
 	return appsv1alpha1.IsControlled(set.Spec.Template.Labels)
 }
 
-// HasAnnotations reports whether the ReplicaSet has an annotation of this package.
+// Annotations returns the keys of the annotations of PodOps on ReplicaSets: that of a wake, and those in which
+// earlier versions recorded requests that admission kept.
+func Annotations() []string {
+	return []string{
+		appsv1alpha1.WokenAnnotationKey, appsv1alpha1.DesiredReplicasAnnotationKey, appsv1alpha1.LowestReplicasAnnotationKey,
+	}
+}
+
+// HasAnnotations reports whether the ReplicaSet has an annotation of PodOps.
 func HasAnnotations(set *appsv1.ReplicaSet) bool {
-	_, desired := set.Annotations[appsv1alpha1.DesiredReplicasAnnotationKey]
-	_, lowest := set.Annotations[appsv1alpha1.LowestReplicasAnnotationKey]
-	return desired || lowest
+	return slices.ContainsFunc(Annotations(), func(key string) bool {
+		_, present := set.Annotations[key]
+		return present
+	})
 }
 
-// Request returns the scale that follows from a step of a rollout. ungranted is the number of active pods
-// that have not been granted operate. The controller of Deployments, as it cleans up an old ReplicaSet,
-// requests in turn to remove its unready pods and to remove more: the lowest counts, or each of the two
-// would replace the other for as long as a pod is unready.
-func (s Scale) Request(requested, ungranted int) Scale {
-	switch {
-	case requested == s.Replicas:
-		return s
-	case requested > s.Replicas:
-		return Scale{Replicas: requested}
-	}
-	kept, demand := lowest(s.Replicas, requested, ungranted), requested
-	if s.Demand != nil {
-		demand = min(demand, *s.Demand)
-	}
-	if kept == demand {
-		return Scale{Replicas: kept}
-	}
-	return Scale{Replicas: kept, Demand: &demand}
-}
-
-// lowest returns the lowest number of replicas between requested and replicas at which the
-// ReplicaSet controller deletes no ungranted pod.
-func lowest(replicas, requested, ungranted int) int {
+// Kept returns the number of replicas that admission answers a step of a rolling update with. ungranted is the
+// number of active pods that have not been granted operate: the ReplicaSet controller deletes none of them.
+func Kept(replicas, requested, ungranted int) int {
 	return min(replicas, max(requested, ungranted))
 }
 
-// Workload is the controller of a ReplicaSet.
+// Workload is the controller of a ReplicaSet. The zero value is that of a ReplicaSet alone, or under a controller
+// that Kubernetes does not have.
 type Workload struct {
 	// Deployment is nil for a ReplicaSet alone.
 	Deployment *appsv1.Deployment
 
-	// Total is the sum of spec.replicas of the ReplicaSets of a Deployment that is paused.
-	Total int
+	// Sets are the ReplicaSets of the Deployment, in any order.
+	Sets []*appsv1.ReplicaSet
 }
 
-// IsRolloutStep reports whether a request lowers a ReplicaSet in a rolling update of its Deployment:
+// isRolling reports whether a Deployment replaces pods in rolling updates.
+func isRolling(deployment *appsv1.Deployment) bool {
+	return deployment != nil && deployment.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType
+}
+
+// IsRolloutStep reports whether a request lowers a ReplicaSet in a rolling update of its Deployment, nil if it has none:
 //   - the Deployment replaces pods by the strategy RollingUpdate,
 //   - the ReplicaSet is not the newest one,
 //   - the Deployment itself is not scaled: a change of scale changes the annotation
 //     deployment.kubernetes.io/desired-replicas in the same request. Were the number kept then, the
 //     controller of Deployments would find the annotation of a scale that the ReplicaSet does not have, and
 //     take every later step for a change of scale.
-func (w Workload) IsRolloutStep(old, requested *appsv1.ReplicaSet) bool {
-	return w.Deployment != nil &&
-		w.Deployment.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType &&
-		!IsNewest(old, w.Deployment) &&
+func IsRolloutStep(deployment *appsv1.Deployment, old, requested *appsv1.ReplicaSet) bool {
+	return isRolling(deployment) && !IsNewest(old, deployment) &&
 		old.Annotations[deploymentReplicasAnnotationKey] == requested.Annotations[deploymentReplicasAnnotationKey]
 }
 
@@ -116,52 +89,100 @@ func IsUniform(set *appsv1.ReplicaSet, pods []*corev1.Pod) bool {
 	return len(pods) >= int(set.Status.Replicas)
 }
 
-// Desired returns the number of pods that the ReplicaSet is to have: the demand, if any. The
-// controller of Deployments does not write a ReplicaSet whose kept number is the number that it
-// needs, so it withdraws a demand without a write:
-//   - when the Deployment is rolled back: the newest ReplicaSet has no demand;
-//   - when its strategy becomes Recreate, its controller requests 0 again;
-//   - when the Deployment is paused: older ReplicaSets have no demand while all of them together
-//     are no larger than replicas + maxSurge.
-func (s Scale) Desired(set *appsv1.ReplicaSet, workload Workload) int {
-	deployment := workload.Deployment
-	switch {
-	case s.Demand == nil, deployment == nil, deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType, IsNewest(set, deployment):
-		return s.Replicas
-	case deployment.Spec.Paused && workload.Total <= ReplicasOf(deployment.Spec.Replicas)+maxSurge(deployment):
-		return s.Replicas
-	default:
-		return *s.Demand
+// Target returns the number of replicas that a ReplicaSet is to have now: spec.replicas, or less for an old
+// ReplicaSet in a rolling update, as many as the next step of the controller of Deployments leaves it. The step
+// removes as many pods of old ReplicaSets as there are beyond the replicas of the Deployment without its
+// maxUnavailable, where pods of the newest ReplicaSet count once they are available: unavailable pods first, and those
+// of older ReplicaSets first.
+func (w Workload) Target(set *appsv1.ReplicaSet) int {
+	own := ReplicasOf(set.Spec.Replicas)
+	newest := w.newest()
+	if newest == nil || set.UID == newest.UID || !isRolling(w.Deployment) || w.Deployment.Spec.Paused || w.Deployment.DeletionTimestamp != nil {
+		return own
 	}
+	total := 0
+	for _, sibling := range w.Sets {
+		total += ReplicasOf(sibling.Spec.Replicas)
+	}
+	starting := ReplicasOf(newest.Spec.Replicas) - int(newest.Status.AvailableReplicas)
+	left := total - starting - (ReplicasOf(w.Deployment.Spec.Replicas) - maxUnavailable(w.Deployment))
+	removed, old := map[types.UID]int{}, w.old(newest)
+	remove := func(sibling *appsv1.ReplicaSet, most int) {
+		count := max(0, min(left, most))
+		removed[sibling.UID] += count
+		left -= count
+	}
+	for _, sibling := range old {
+		unavailable := ReplicasOf(sibling.Spec.Replicas) - int(sibling.Status.AvailableReplicas)
+		if unavailable < 0 {
+			return own // the controller of Deployments waits until the pods beyond spec.replicas are gone
+		}
+		remove(sibling, unavailable)
+	}
+	for _, sibling := range old {
+		remove(sibling, ReplicasOf(sibling.Spec.Replicas)-removed[sibling.UID])
+	}
+	return own - removed[set.UID]
 }
 
-// maxSurge returns how many pods a Deployment may have beyond its replicas.
-func maxSurge(deployment *appsv1.Deployment) int {
-	rolling := deployment.Spec.Strategy.RollingUpdate
-	if deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType || rolling == nil || rolling.MaxSurge == nil {
+// newest returns the ReplicaSet with the highest revision; nil before the Deployment has one of its own revision.
+func (w Workload) newest() (newest *appsv1.ReplicaSet) {
+	for _, set := range w.Sets {
+		if w.Deployment != nil && IsNewest(set, w.Deployment) && (newest == nil || revisionOf(set) > revisionOf(newest)) {
+			newest = set
+		}
+	}
+	return newest
+}
+
+// old returns the other ReplicaSets, oldest first as the controller of Deployments lowers them.
+func (w Workload) old(newest *appsv1.ReplicaSet) []*appsv1.ReplicaSet {
+	old := slices.DeleteFunc(slices.Clone(w.Sets), func(set *appsv1.ReplicaSet) bool { return set.UID == newest.UID })
+	slices.SortFunc(old, func(a, b *appsv1.ReplicaSet) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+	return old
+}
+
+// maxUnavailable returns how many pods of a Deployment may be unavailable in a rolling update: percentages are of
+// its replicas, rounded down, and one if neither it nor maxSurge is a pod.
+func maxUnavailable(deployment *appsv1.Deployment) int {
+	rolling, replicas := deployment.Spec.Strategy.RollingUpdate, ReplicasOf(deployment.Spec.Replicas)
+	if rolling == nil || replicas == 0 {
 		return 0
 	}
-	surge, err := intstr.GetScaledValueFromIntOrPercent(rolling.MaxSurge, ReplicasOf(deployment.Spec.Replicas), true)
+	unavailable, surge := scaled(rolling.MaxUnavailable, replicas, false), scaled(rolling.MaxSurge, replicas, true)
+	if unavailable == 0 && surge == 0 {
+		return 1
+	}
+	return min(unavailable, replicas)
+}
+
+func scaled(value *intstr.IntOrString, of int, roundUp bool) int {
+	if value == nil {
+		return 0
+	}
+	number, err := intstr.GetScaledValueFromIntOrPercent(value, of, roundUp)
 	if err != nil {
 		return 0
 	}
-	return surge
+	return number
 }
 
 // IsNewest reports whether no ReplicaSet of the Deployment has a higher revision. The controller
 // of Deployments gives a ReplicaSet its revision before it copies that to the Deployment.
 func IsNewest(set *appsv1.ReplicaSet, deployment *appsv1.Deployment) bool {
-	own, err := strconv.ParseInt(set.Annotations[appsv1alpha1.DeploymentRevisionAnnotationKey], 10, 64)
-	if err != nil {
-		return false
-	}
-	newest, err := strconv.ParseInt(deployment.Annotations[appsv1alpha1.DeploymentRevisionAnnotationKey], 10, 64)
-	return err != nil || own >= newest
+	own := revisionOf(set)
+	return own > 0 && own >= revisionOf(deployment)
 }
 
-// Lowest returns how far the ReplicaSet may be lowered now towards the desired number.
-func (s Scale) Lowest(desired int, pods []*corev1.Pod) int {
-	return lowest(s.Replicas, desired, Ungranted(pods))
+// revisionOf returns the revision of a Deployment or a ReplicaSet; 0 without one.
+func revisionOf(object metav1.Object) int64 {
+	revision, err := strconv.ParseInt(object.GetAnnotations()[appsv1alpha1.DeploymentRevisionAnnotationKey], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return revision
 }
 
 // Ungranted returns the number of active pods that have not been granted operate for their deletion.

@@ -1,12 +1,15 @@
 package replicasetscale
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -16,63 +19,22 @@ func newSet(replicas int32, annotations map[string]string) *appsv1.ReplicaSet {
 	return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}, Spec: appsv1.ReplicaSetSpec{Replicas: &replicas}}
 }
 
-func desired(value string) map[string]string {
-	return map[string]string{appsv1alpha1.DesiredReplicasAnnotationKey: value}
-}
-
 func revision(value string) map[string]string {
 	return map[string]string{appsv1alpha1.DeploymentRevisionAnnotationKey: value}
 }
 
-func TestScaleOf(t *testing.T) {
-	for name, tc := range map[string]struct {
-		set  *appsv1.ReplicaSet
-		want Scale
-	}{
-		"no annotation":                  {newSet(3, nil), Scale{Replicas: 3}},
-		"a kept scale-down":              {newSet(3, desired("1")), Scale{Replicas: 3, Demand: new(1)}},
-		"to zero":                        {newSet(3, desired("0")), Scale{Replicas: 3, Demand: new(0)}},
-		"as many as there are":           {newSet(3, desired("3")), Scale{Replicas: 3}},
-		"more than there are":            {newSet(3, desired("4")), Scale{Replicas: 3}},
-		"a negative number":              {newSet(3, desired("-1")), Scale{Replicas: 3}},
-		"no number":                      {newSet(3, desired("two")), Scale{Replicas: 3}},
-		"a number beyond int32":          {newSet(3, desired("99999999999")), Scale{Replicas: 3}},
-		"the default of the API server":  {&appsv1.ReplicaSet{}, Scale{Replicas: 1}},
-		"the default, and a demand of 0": {&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Annotations: desired("0")}}, Scale{Replicas: 1, Demand: new(0)}},
+func TestKept(t *testing.T) {
+	for name, tc := range map[string]struct{ replicas, requested, ungranted, want int }{
+		"no pod may go":                     {12, 9, 12, 12},
+		"two pods may go":                   {12, 9, 10, 10},
+		"as many pods may go":               {12, 9, 9, 9},
+		"more pods may go":                  {12, 9, 3, 9},
+		"pods are still to be created":      {12, 6, 8, 8},
+		"there are more pods than replicas": {12, 9, 14, 12},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, ScaleOf(tc.set)); diff != "" {
-				t.Errorf("scale (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestRequest(t *testing.T) {
-	for name, tc := range map[string]struct {
-		scale                Scale
-		requested, ungranted int
-		want                 Scale
-	}{
-		"lower, and no pod may go":                  {Scale{Replicas: 12}, 9, 12, Scale{Replicas: 12, Demand: new(9)}},
-		"lower, and two pods may go":                {Scale{Replicas: 12}, 9, 10, Scale{Replicas: 10, Demand: new(9)}},
-		"lower, and as many pods may go":            {Scale{Replicas: 12}, 9, 9, Scale{Replicas: 9}},
-		"lower, and more pods may go":               {Scale{Replicas: 12}, 9, 3, Scale{Replicas: 9}},
-		"lower, while pods are still to be created": {Scale{Replicas: 12}, 6, 8, Scale{Replicas: 8, Demand: new(6)}},
-		"lower, with more pods than replicas":       {Scale{Replicas: 12}, 9, 14, Scale{Replicas: 12, Demand: new(9)}},
-		"raised: the demand is gone":                {Scale{Replicas: 12, Demand: new(9)}, 13, 12, Scale{Replicas: 13}},
-		"unchanged: the demand stays":               {Scale{Replicas: 12, Demand: new(9)}, 12, 12, Scale{Replicas: 12, Demand: new(9)}},
-		"less lower: the lowest counts":             {Scale{Replicas: 12, Demand: new(6)}, 9, 12, Scale{Replicas: 12, Demand: new(6)}},
-		"a step towards the demand":                 {Scale{Replicas: 12, Demand: new(6)}, 10, 10, Scale{Replicas: 10, Demand: new(6)}},
-		"the last step":                             {Scale{Replicas: 7, Demand: new(6)}, 6, 6, Scale{Replicas: 6}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := tc.scale.Request(tc.requested, tc.ungranted)
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("scale (-want +got):\n%s", diff)
-			}
-			if again := got.Request(got.Replicas, tc.ungranted); !cmp.Equal(again, got) {
-				t.Errorf("a request of the kept number changes it from %v to %v", got, again)
+			if got := Kept(tc.replicas, tc.requested, tc.ungranted); got != tc.want {
+				t.Errorf("kept %d, want %d", got, tc.want)
 			}
 		})
 	}
@@ -98,7 +60,7 @@ func TestIsRolloutStep(t *testing.T) {
 		"a ReplicaSet that is no longer the newest": {rolling, set(4, "1", "2"), set(3, "1", "2"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := (Workload{Deployment: tc.deployment}).IsRolloutStep(tc.old, tc.requested); got != tc.want {
+			if got := IsRolloutStep(tc.deployment, tc.old, tc.requested); got != tc.want {
 				t.Errorf("a step of a rollout: %v, want %v", got, tc.want)
 			}
 		})
@@ -131,46 +93,60 @@ func recreating(deployment *appsv1.Deployment) *appsv1.Deployment {
 	return deployment
 }
 
-func TestDesired(t *testing.T) {
-	deployment := func(replicas int32, newest string, paused bool) *appsv1.Deployment {
-		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: revision(newest)}}
-		d.Spec.Replicas, d.Spec.Paused = &replicas, paused
-		d.Spec.Strategy = appsv1.DeploymentStrategy{
-			Type:          appsv1.RollingUpdateDeploymentStrategyType,
-			RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: new(intstr.FromString("25%"))},
-		}
-		return d
-	}
-	kept := Scale{Replicas: 12, Demand: new(6)}
+// revised is a ReplicaSet of a Deployment: spec.replicas, and how many of its pods are available.
+func revised(number, replicas, available int32) *appsv1.ReplicaSet {
+	set := newSet(replicas, revision(fmt.Sprint(number)))
+	set.UID, set.CreationTimestamp = types.UID(fmt.Sprint(number)), metav1.NewTime(epoch.Add(time.Duration(number)*time.Second))
+	set.Status.AvailableReplicas = available
+	return set
+}
+
+// rolls is a Deployment of a revision.
+func rolls(replicas int32, newest, surge, unavailable string) *appsv1.Deployment {
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: revision(newest)}}
+	d.Spec.Replicas = &replicas
+	d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{
+		MaxSurge: new(intstr.Parse(surge)), MaxUnavailable: new(intstr.Parse(unavailable)),
+	}}
+	return d
+}
+
+// TestTarget compares with the steps of the controller of Deployments.
+func TestTarget(t *testing.T) {
+	sets := func(sets ...*appsv1.ReplicaSet) []*appsv1.ReplicaSet { return sets }
+	paused, ending := rolls(4, "2", "1", "0"), rolls(4, "2", "1", "1")
+	paused.Spec.Paused, ending.DeletionTimestamp = true, &metav1.Time{Time: epoch}
 	for name, tc := range map[string]struct {
-		scale    Scale
-		own      string
-		workload Workload
-		want     int
+		deployment *appsv1.Deployment
+		sets       []*appsv1.ReplicaSet
+		want       []int
 	}{
-		"no demand":                      {Scale{Replicas: 12}, "1", Workload{Deployment: deployment(6, "1", false)}, 12},
-		"a ReplicaSet alone":             {kept, "", Workload{}, 12},
-		"an old ReplicaSet in a rollout": {kept, "1", Workload{Deployment: deployment(12, "2", false)}, 6},
-		"the newest one":                 {kept, "2", Workload{Deployment: deployment(6, "2", false)}, 12},
-		"rolled back, before the Deployment has the revision": {
-			kept, "3", Workload{Deployment: deployment(12, "2", false)}, 12,
-		},
-		"an old ReplicaSet, of the strategy Recreate by now": {
-			kept, "1", Workload{Deployment: recreating(deployment(12, "2", false))}, 12,
-		},
-		"an old ReplicaSet, paused": {kept, "1", Workload{Deployment: deployment(12, "2", true), Total: 15}, 12},
-		"an old ReplicaSet, paused and scaled in": {
-			kept, "1", Workload{Deployment: deployment(6, "2", true), Total: 15}, 6,
-		},
-		"a ReplicaSet without a revision": {kept, "", Workload{Deployment: deployment(12, "2", false)}, 6},
+		"as many pods go as new ones are available":                {rolls(4, "2", "1", "0"), sets(revised(1, 4, 4), revised(2, 1, 1)), []int{3, 1}},
+		"none while the new ones start":                            {rolls(4, "2", "1", "0"), sets(revised(1, 4, 4), revised(2, 1, 0)), []int{4, 1}},
+		"none once new ones are not available any more":            {rolls(4, "2", "2", "0"), sets(revised(1, 4, 2), revised(2, 2, 0)), []int{4, 2}},
+		"a pod that is out of service for it does not count twice": {rolls(4, "2", "1", "0"), sets(revised(1, 4, 3), revised(2, 1, 1)), []int{3, 1}},
+		"maxUnavailable of a percentage is rounded down":           {rolls(5, "2", "0", "50%"), sets(revised(1, 5, 5), revised(2, 0, 0)), []int{3, 0}},
+		"without either, one pod":                                  {rolls(4, "2", "0%", "0%"), sets(revised(1, 4, 4), revised(2, 0, 0)), []int{3, 0}},
+		"pods that are unavailable go first":                       {rolls(4, "3", "1", "1"), sets(revised(1, 2, 2), revised(2, 2, 1), revised(3, 1, 0)), []int{2, 1, 1}},
+		"then those of the oldest ReplicaSet":                      {rolls(4, "3", "1", "1"), sets(revised(2, 2, 2), revised(1, 2, 2), revised(3, 1, 1)), []int{2, 0, 1}},
+		"all in the end":                                           {rolls(4, "2", "1", "0"), sets(revised(1, 1, 1), revised(2, 4, 4)), []int{0, 4}},
+		"a rollout that was undone wants all":                      {rolls(4, "3", "1", "0"), sets(revised(3, 4, 4), revised(2, 1, 1)), []int{4, 0}},
+		"undone, before the Deployment has the revision":           {rolls(4, "2", "1", "0"), sets(revised(3, 4, 4), revised(2, 1, 1)), []int{4, 0}},
+		"none while it is paused":                                  {paused, sets(revised(1, 4, 4), revised(2, 1, 1)), []int{4, 1}},
+		"none while it is deleted":                                 {ending, sets(revised(1, 4, 4), revised(2, 1, 1)), []int{4, 1}},
+		"none of the strategy Recreate":                            {recreating(rolls(4, "2", "1", "0")), sets(revised(1, 4, 4), revised(2, 0, 0)), []int{4, 0}},
+		"none before the new ReplicaSet is there":                  {rolls(4, "2", "1", "1"), sets(revised(1, 4, 4)), []int{4}},
+		"none while a ReplicaSet has pods beyond its own":          {rolls(4, "2", "1", "1"), sets(revised(1, 2, 4), revised(2, 1, 1)), []int{2, 1}},
+		"none of a Deployment that was scaled out":                 {rolls(8, "2", "1", "0"), sets(revised(1, 4, 4), revised(2, 1, 1)), []int{4, 1}},
+		"a ReplicaSet alone":                                       {nil, sets(revised(1, 4, 4)), []int{4}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			set := newSet(12, nil)
-			if tc.own != "" {
-				set.Annotations = revision(tc.own)
+			var got []int
+			for _, set := range tc.sets {
+				got = append(got, (Workload{Deployment: tc.deployment, Sets: tc.sets}).Target(set))
 			}
-			if got := tc.scale.Desired(set, tc.workload); got != tc.want {
-				t.Errorf("desired %d, want %d", got, tc.want)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("targets (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -162,7 +162,7 @@ var _ = Describe("A HorizontalPodAutoscaler", func() {
 		usage.load.Store(240)
 		Eventually(ctx, p.list).Should(HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle())))
 		Expect(uids(p.list(ctx))).To(ConsistOf(uids(before)))
-		Eventually(ctx, p.setsWithDemand).Should(BeEmpty())
+		Eventually(ctx, p.annotatedSets).Should(BeEmpty())
 
 		By("a lower load again, and approvals")
 		usage.load.Store(100)

@@ -2,8 +2,10 @@ package e2e_test
 
 import (
 	"context"
+	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,10 +17,12 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/test/audit"
 	"github.com/podops-dev/podops/test/expect"
 )
@@ -65,7 +69,7 @@ var _ = Describe("A Deployment whose rollout waits", Label(mainStories), func() 
 		AddReportEntry("figures", map[string]any{"most replicas": requests.mostAtOnce(), "writes to ReplicaSets": len(writes), "while waiting": settled})
 		Expect(requests.mostAtOnce()).To(Equal(fleet + surge))
 		p.expectNoFailedDelete(ctx, deployment)
-		Eventually(ctx, p.setsWithDemand).Should(BeEmpty())
+		Eventually(ctx, p.annotatedSets).Should(BeEmpty())
 	})
 
 	It("keeps its old pods when it is undone, with their deletion cost", func(ctx context.Context) {
@@ -78,7 +82,7 @@ var _ = Describe("A Deployment whose rollout waits", Label(mainStories), func() 
 		defer stop()
 		Eventually(ctx, p.list).Should(And(WithTransform(uids, ConsistOf(uids(before))),
 			HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
-		Eventually(ctx, p.setsWithDemand).Should(BeEmpty())
+		Eventually(ctx, p.annotatedSets).Should(BeEmpty())
 		for _, pod := range p.list(ctx) {
 			want := map[bool]string{true: "-7", false: ""}[pod.UID == before[0].UID]
 			Expect(pod.Annotations[corev1.PodDeletionCost]).To(Equal(want))
@@ -106,6 +110,74 @@ var _ = Describe("A Deployment whose rollout waits", Label(mainStories), func() 
 		p.expectNoFailedDelete(ctx, deployment)
 	})
 })
+
+var _ = Describe("A rollout that waits, and is not wanted any more", Label(mainStories), func() {
+	It("removes no pod while its new pods are not available, and goes on when they are", func(ctx context.Context) {
+		p := newScenario(ctx)
+		p.rule(ctx, approved())
+		p.deployment(ctx, 4, func(deployment *appsv1.Deployment) {
+			deployment.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{
+				MaxSurge: new(intstr.FromInt32(2)), MaxUnavailable: new(intstr.FromInt32(0)),
+			}
+		})
+		before := p.list(ctx)
+		p.kubectl(ctx, "--namespace", p.namespace, "rollout", "restart", "deployment/web")
+		Eventually(ctx, p.list).Should(WithTransform(waitingFor(podDelete), Equal(2)))
+		fresh := slices.DeleteFunc(p.list(ctx), func(pod *corev1.Pod) bool { return slices.Contains(uids(before), pod.UID) })
+		notReady := func(value string) {
+			GinkgoHelper()
+			for _, pod := range fresh {
+				p.patch(ctx, pod, `{"metadata":{"annotations":{"test.podops.dev/not-ready":%q}}}`, value)
+			}
+		}
+		notReady("true")
+		Eventually(ctx, p.list).Should(WithTransform(waitingFor(podDelete), Equal(0)))
+
+		By("approving the old pods")
+		p.approve(ctx)
+		Consistently(ctx, p.list).WithTimeout(2 * holdWindow).Should(And(
+			WithTransform(uids, ContainElements(uids(before))), WithTransform(availableOf(before), Equal(4))))
+
+		By("letting the new pods be ready again")
+		notReady("false")
+		stop := approveOneByOne(p, before)
+		defer stop()
+		Eventually(ctx, p.list).WithTimeout(3 * patience).Should(And(HaveLen(4),
+			WithTransform(uids, Not(ContainElements(BeElementOf(uids(before))))), expect.All(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
+		Eventually(ctx, p.annotatedSets).Should(BeEmpty())
+	})
+
+	It("removes no pod of a Deployment of the strategy Recreate that is undone", func(ctx context.Context) {
+		p := newScenario(ctx)
+		p.rule(ctx, approved())
+		p.deployment(ctx, 2, func(deployment *appsv1.Deployment) { deployment.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType })
+		before := p.list(ctx)
+		p.kubectl(ctx, "--namespace", p.namespace, "rollout", "restart", "deployment/web")
+		Eventually(ctx, p.list).Should(WithTransform(waitingFor(podDelete), Equal(2)))
+		p.kubectl(ctx, "--namespace", p.namespace, "rollout", "undo", "deployment/web")
+		Eventually(ctx, p.list).Should(HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle())))
+		p.approve(ctx)
+		Consistently(ctx, p.list).Should(And(HaveEach(expect.BeAvailable()), WithTransform(uids, ConsistOf(uids(before)))))
+
+		By("rolling")
+		p.kubectl(ctx, "--namespace", p.namespace, "rollout", "restart", "deployment/web")
+		Eventually(ctx, p.list).WithTimeout(3 * patience).Should(And(HaveLen(2),
+			WithTransform(uids, Not(ContainElements(BeElementOf(uids(before))))), expect.All(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
+	})
+})
+
+// availableOf returns a function that counts the available ones of these pods.
+func availableOf(pods []*corev1.Pod) func([]*corev1.Pod) int {
+	these := uids(pods)
+	return func(listed []*corev1.Pod) (count int) {
+		for _, pod := range listed {
+			if slices.Contains(these, pod.UID) && podstate.Available(pod) {
+				count++
+			}
+		}
+		return count
+	}
+}
 
 var _ = Describe("A scale-in of a Deployment", Label(mainStories), func() {
 	It("deletes no pod when it is withdrawn while the pods wait, and the next rollout completes", func(ctx context.Context) {
@@ -266,7 +338,7 @@ var _ = Describe("A scale-in that waits, without a manager", func() {
 
 		managers.start(ctx)
 		Eventually(ctx, p.list).Should(And(HaveLen(fleet/3), HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
-		Eventually(ctx, p.setsWithDemand).Should(BeEmpty())
+		Eventually(ctx, p.annotatedSets).Should(BeEmpty())
 		Consistently(ctx, p.list).Should(HaveLen(fleet / 3))
 	})
 
@@ -281,7 +353,7 @@ var _ = Describe("A scale-in that waits, without a manager", func() {
 		for _, pod := range p.list(ctx) {
 			Expect(pod.Annotations).NotTo(HaveKey(corev1.PodDeletionCost))
 		}
-		Eventually(ctx, p.setsWithDemand).Should(BeEmpty())
+		Eventually(ctx, p.annotatedSets).Should(BeEmpty())
 	})
 })
 
@@ -293,7 +365,6 @@ var _ = Describe("A ReplicaSet alone", Label(mainStories), func() {
 		before := p.list(ctx)
 		p.patch(ctx, set, `{"spec":{"replicas":2}}`)
 		Expect(*set.Spec.Replicas).To(BeEquivalentTo(2))
-		Expect(set.Annotations).NotTo(HaveKey(appsv1alpha1.DesiredReplicasAnnotationKey))
 		Eventually(ctx, p.list).Should(WithTransform(waitingFor(podDelete), Equal(2)))
 		Expect(uids(p.list(ctx))).To(ConsistOf(uids(before)))
 
@@ -307,7 +378,6 @@ var _ = Describe("A ReplicaSet alone", Label(mainStories), func() {
 		Eventually(ctx, p.list).Should(WithTransform(waitingFor(podDelete), Equal(2)))
 		p.approve(ctx)
 		Eventually(ctx, p.list).Should(And(HaveLen(2), HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
-		Expect(p.eventReasons(ctx)).NotTo(ContainElement("ReplicaSetLowered"))
 	})
 
 	It("leaves its orphans in service, whose deletion has begun", func(ctx context.Context) {
@@ -361,15 +431,15 @@ func (p scenario) eventReasons(ctx context.Context) []string {
 	return slices.Compact(found)
 }
 
-// setsWithDemand returns the ReplicaSets whose scale-down admission keeps.
-func (p scenario) setsWithDemand(ctx context.Context) []appsv1.ReplicaSet {
+// annotatedSets returns the ReplicaSets with an annotation of PodOps.
+func (p scenario) annotatedSets(ctx context.Context) []appsv1.ReplicaSet {
 	GinkgoHelper()
 	list := &appsv1.ReplicaSetList{}
 	Expect(p.admin.List(ctx, list, client.InNamespace(p.namespace))).To(Succeed())
 	return slices.DeleteFunc(list.Items, func(set appsv1.ReplicaSet) bool {
-		_, demand := set.Annotations[appsv1alpha1.DesiredReplicasAnnotationKey]
-		_, lowest := set.Annotations[appsv1alpha1.LowestReplicasAnnotationKey]
-		return !demand && !lowest
+		return !slices.ContainsFunc(slices.Collect(maps.Keys(set.Annotations)), func(key string) bool {
+			return strings.HasPrefix(key, appsv1alpha1.LifecycleDomain)
+		})
 	})
 }
 

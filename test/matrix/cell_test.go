@@ -61,7 +61,8 @@ type cell struct {
 	// before are the pods at the time of the request.
 	before map[types.UID]string
 
-	// kept is true once a ReplicaSet had the annotation of kept replicas.
+	// kept is true once the deletion of a pod has begun although its ReplicaSet had no pod beyond spec.replicas: admission
+	// keeps that number.
 	kept bool
 }
 
@@ -100,23 +101,11 @@ func (c *cell) observe(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watching pods: %w", err)
 	}
-	sets, err := c.Watch(ctx, &appsv1.ReplicaSetList{}, client.InNamespace(c.namespace))
-	if err != nil {
-		return fmt.Errorf("watching ReplicaSets: %w", err)
-	}
 	go func() {
 		for event := range pods.ResultChan() {
 			if pod, ok := event.Object.(*corev1.Pod); ok {
 				c.podChanged(event.Type, pod)
-			}
-		}
-	}()
-	go func() {
-		for event := range sets.ResultChan() {
-			if set, ok := event.Object.(*appsv1.ReplicaSet); ok && set.Annotations[appsv1alpha1.DesiredReplicasAnnotationKey] != "" {
-				c.mu.Lock()
-				c.kept = true
-				c.mu.Unlock()
+				c.noteKept(ctx, pod)
 			}
 		}
 	}()
@@ -143,6 +132,28 @@ func (c *cell) podChanged(kind watch.EventType, pod *corev1.Pod) {
 	if c.measured {
 		c.least = min(c.least, c.available())
 	}
+}
+
+// noteKept compares the pods of a ReplicaSet with its spec.replicas when the deletion of one of them has begun.
+func (c *cell) noteKept(ctx context.Context, pod *corev1.Pod) {
+	_, begun := pod.Annotations[appsv1alpha1.PreviousDeletionCostAnnotationKey]
+	controller := metav1.GetControllerOfNoCopy(pod)
+	if !begun || controller == nil || pod.DeletionTimestamp != nil {
+		return
+	}
+	set := &appsv1.ReplicaSet{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: controller.Name}, set); err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	count := 0
+	for _, other := range c.pods {
+		if metav1.IsControlledBy(other, set) && other.DeletionTimestamp == nil {
+			count++
+		}
+	}
+	c.kept = c.kept || count <= int(*set.Spec.Replicas)
 }
 
 // isGuarded reports whether the rules have permitted an operation on the pod, and its traffic is off.

@@ -177,19 +177,17 @@ const (
 	LiftQuarantineAnnotationKey = "podtransitionrule.kusionstack.io/lift-quarantine"
 )
 
-// Annotations of a scale-down that admission keeps: on ReplicaSets, and on the pods that leave.
-// Admission restores the annotations of ReplicaSets when any other user changes them; a user
-// who can nevertheless write them can also scale the ReplicaSet, so they give no further right.
+// Annotations of PodOps on ReplicaSets, and on the pods that leave them.
 const (
-	// DesiredReplicasAnnotationKey holds, on a ReplicaSet whose scale-down admission keeps, the
-	// number of replicas that was requested, in decimal. Pods begin PodDeleteID for the
-	// difference. It is absent when the ReplicaSet is no larger than requested.
-	DesiredReplicasAnnotationKey = LifecycleDomain + "/desired-replicas"
+	// WokenAnnotationKey holds, on an old ReplicaSet in a rolling update, when PodOps has last woken the
+	// controller of Deployments, in the form of RFC 3339: pods of the ReplicaSet may be deleted. It gives no right,
+	// and is removed with the next step.
+	WokenAnnotationKey = LifecycleDomain + "/woken"
 
-	// LowestReplicasAnnotationKey holds, on such a ReplicaSet, the lowest number of replicas
-	// that admission accepts at present: the pods that have not been granted operate. Its
-	// change makes the controller of Deployments lower the ReplicaSet again.
-	LowestReplicasAnnotationKey = LifecycleDomain + "/lowest-replicas"
+	// DesiredReplicasAnnotationKey and LowestReplicasAnnotationKey are annotations of earlier versions, which
+	// recorded the requests that admission kept. They have no meaning any more: PodOps removes them.
+	DesiredReplicasAnnotationKey = LifecycleDomain + "/desired-replicas"
+	LowestReplicasAnnotationKey  = LifecycleDomain + "/lowest-replicas"
 
 	// PreviousDeletionCostAnnotationKey marks a pod for which PodOps itself began PodDeleteID
 	// on behalf of its ReplicaSet. Its value is the annotation

@@ -33,12 +33,29 @@ import (
 	"github.com/podops-dev/podops/pkg/text"
 )
 
+// Event reasons on pods. They never change.
+const (
+	// EventDeleteFinished reports that PodOps has deleted the pod for who asked for it.
+	EventDeleteFinished = "DeleteFinished"
+
+	// EventDeleteUndone reports that the delete was cancelled.
+	EventDeleteUndone = "DeleteUndone"
+)
+
+const (
+	// deletedTTL is for how long a delete is recorded that the cache does not show yet.
+	deletedTTL = time.Minute
+
+	// retryStale is the delay after which the delete of a pod is retried after a conflict.
+	retryStale = time.Second
+)
+
 // maxPurposeBytes bounds the name of the client in an event.
 const maxPurposeBytes = 200
 
 // PendingDeletes finishes or cancels the pending delete of one pod at a time, for every pod
 // whose annotation records a pending delete, except the deletes that the controller of a
-// ReplicaSet requested: Finisher compares these with the surplus of the ReplicaSet.
+// ReplicaSet requested: ReplicaSetDeletes compares these with the surplus of the ReplicaSet.
 type PendingDeletes struct {
 	client    client.Client
 	apiReader client.Reader

@@ -1,5 +1,6 @@
-// Package replicasetscale carries out scale-downs of ReplicaSets: it begins the deletion of as many pods as
-// a ReplicaSet has too many, and lets one that admission has kept be lowered as its pods are granted operate. Package deferreddelete undoes deletions that are no longer requested.
+// Package replicasetscale begins the deletion of as many pods as a ReplicaSet has too many, and wakes the controller
+// of Deployments once admission lets it lower a ReplicaSet. It changes no number of replicas and deletes no pod.
+// Package deferreddelete undoes deletions that are no longer wanted.
 package replicasetscale
 
 import (
@@ -28,23 +29,27 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/podwriter"
 	"github.com/podops-dev/podops/pkg/replicasetpods"
 	"github.com/podops-dev/podops/pkg/replicasetscale"
 )
 
-// EventReplicaSetLowered reports on a ReplicaSet that PodOps has lowered it towards the number that
-// was requested. It never changes.
-const EventReplicaSetLowered = "ReplicaSetLowered"
+// EventScaleDownDropped reports on a ReplicaSet without a Deployment that a request to lower it, which an earlier version
+// has kept, is not carried out. It never changes.
+const EventScaleDownDropped = "ScaleDownDropped"
 
-// retryStale is the delay after which a ReplicaSet is reconciled again after a conflict. The
-// watch usually delivers it earlier.
-const retryStale = time.Second
+// Deletes cancels the deletes of pods of a ReplicaSet that are not wanted any more. target is the number of pods that the
+// ReplicaSet is to have, total the number in its status. Cancel returns how soon to call it again; 0 if only a change matters.
+type Deletes interface {
+	Cancel(ctx context.Context, target, total int, pods []*corev1.Pod) (time.Duration, error)
+}
 
 // Reconciler carries out the scale-downs of one ReplicaSet at a time.
 type Reconciler struct {
 	client   client.Client
 	cache    replicasetpods.Reader
+	deletes  Deletes
 	recorder events.EventRecorder
 	metrics  *Metrics
 	clock    clock.PassiveClock
@@ -63,29 +68,63 @@ type state struct {
 }
 
 // New returns a Reconciler. c writes to the API server and reads from the cache, as cache does.
-func New(c client.Client, cache replicasetpods.Reader, recorder events.EventRecorder, metrics *Metrics, clk clock.PassiveClock) *Reconciler {
-	return &Reconciler{client: c, cache: cache, recorder: recorder, metrics: metrics, clock: clk, state: map[types.NamespacedName]*state{}}
+func New(
+	c client.Client, cache replicasetpods.Reader, deletes Deletes, recorder events.EventRecorder, metrics *Metrics, clk clock.PassiveClock,
+) *Reconciler {
+	return &Reconciler{
+		client: c, cache: cache, deletes: deletes, recorder: recorder, metrics: metrics, clock: clk, state: map[types.NamespacedName]*state{},
+	}
 }
 
 // SetupWithManager registers the controller on the leader.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("replicaset-scale").
-		For(&appsv1.ReplicaSet{}, builder.WithPredicates(scaled())).
+		Watches(&appsv1.ReplicaSet{}, handler.EnqueueRequestsFromMapFunc(r.affected), builder.WithPredicates(scaled())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(replicaSetOf), builder.WithPredicates(leaving())).
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.replicaSetsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }
 
-// scaled passes events of ReplicaSets that have, or had, a kept request or more pods than replicas.
+// scaled passes events of ReplicaSets that change the target of a ReplicaSet of their workload.
 func scaled() predicate.Funcs {
-	funcs := beforeOrAfter(func(object client.Object) bool {
+	type scale struct {
+		replicas, pods, available int
+		revision                  string
+		annotated                 bool
+	}
+	of := func(object client.Object) (scale, bool) {
 		set, ok := object.(*appsv1.ReplicaSet)
-		return ok && (replicasetscale.HasAnnotations(set) || int(set.Status.Replicas) > replicasetscale.ReplicasOf(set.Spec.Replicas))
+		if !ok {
+			return scale{}, false
+		}
+		return scale{
+			replicas: replicasetscale.ReplicasOf(set.Spec.Replicas), pods: int(set.Status.Replicas), available: int(set.Status.AvailableReplicas),
+			revision: set.Annotations[appsv1alpha1.DeploymentRevisionAnnotationKey], annotated: replicasetscale.HasAnnotations(set),
+		}, true
+	}
+	funcs := predicate.NewPredicateFuncs(func(object client.Object) bool {
+		has, ok := of(object)
+		return ok && (has.replicas > 0 || has.pods > 0 || has.annotated)
 	})
+	funcs.UpdateFunc = func(e event.UpdateEvent) bool {
+		before, _ := of(e.ObjectOld)
+		after, ok := of(e.ObjectNew)
+		return ok && before != after
+	}
 	funcs.DeleteFunc = func(event.DeleteEvent) bool { return true }
 	return funcs
+}
+
+// affected returns requests for a ReplicaSet, and for the others of its Deployment that have replicas.
+func (r *Reconciler) affected(ctx context.Context, set client.Object) []reconcile.Request {
+	requests := []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(set)}}
+	controller := metav1.GetControllerOfNoCopy(set)
+	if controller == nil || controller.Kind != "Deployment" {
+		return requests
+	}
+	return append(requests, r.withReplicas(ctx, set.GetNamespace(), controller.UID)...)
 }
 
 // leaving passes events of pods whose deletion has, or had, begun. Each reconciliation reads all pods of
@@ -112,16 +151,21 @@ func replicaSetOf(_ context.Context, pod client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: owner.Name}}}
 }
 
-// replicaSetsOf returns requests for the ReplicaSets of a Deployment that have a kept request: a
-// change of the Deployment may withdraw it.
+// replicaSetsOf returns requests for the ReplicaSets of a Deployment that have replicas: a change of the
+// Deployment may change their target.
 func (r *Reconciler) replicaSetsOf(ctx context.Context, deployment client.Object) []reconcile.Request {
-	kept, err := r.cache.Kept(ctx, deployment)
+	return r.withReplicas(ctx, deployment.GetNamespace(), deployment.GetUID())
+}
+
+func (r *Reconciler) withReplicas(ctx context.Context, namespace string, deployment types.UID) (requests []reconcile.Request) {
+	sets, err := r.cache.Sets(ctx, namespace, deployment)
 	if err != nil {
-		ctrllog.FromContext(ctx).Error(err, "Finding the ReplicaSets of a Deployment", "deployment", client.ObjectKeyFromObject(deployment))
+		ctrllog.FromContext(ctx).Error(err, "Finding the ReplicaSets of a Deployment", "namespace", namespace, "uid", deployment)
 	}
-	var requests []reconcile.Request
-	for _, key := range kept {
-		requests = append(requests, reconcile.Request{NamespacedName: key})
+	for _, set := range sets {
+		if replicasetscale.ReplicasOf(set.Spec.Replicas) > 0 || replicasetscale.HasAnnotations(set) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(set)})
+		}
 	}
 	return requests
 }
@@ -144,25 +188,32 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	r.metrics.see(req.NamespacedName, snapshot.IsHeld())
+	r.metrics.see(req.NamespacedName, snapshot.HasSurplus())
 	decision, waits := replicasetscale.Decide(snapshot, own.waits, r.clock.Now())
 	own.waits = waits
-	if err := r.begin(ctx, snapshot, own, decision.Begin); err != nil {
+	begun, err := r.begin(ctx, snapshot, own, decision.Begin)
+	if err != nil {
 		return reconcile.Result{}, err
 	}
 	for _, pod := range decision.Unpin {
+		if begun[pod.UID] {
+			continue // it has begun again
+		}
 		if _, err := podwriter.PatchMetadata(ctx, r.client, pod, nil, replicasetscale.Unpin(pod)); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
-	again, err := r.write(ctx, set, decision)
-	if !replicasetscale.HasAnnotations(set) && len(own.begun) == 0 && own.waits == (replicasetscale.Waits{}) {
+	if err := r.annotate(ctx, set, decision.Annotations); err != nil {
+		return reconcile.Result{}, err
+	}
+	again, err := r.deletes.Cancel(ctx, snapshot.Workload.Target(set), int(set.Status.Replicas), snapshot.Pods)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if len(own.begun) == 0 && own.waits == (replicasetscale.Waits{}) {
 		r.forget(req.NamespacedName)
 	}
-	if again == 0 {
-		again = decision.Wake
-	}
-	return reconcile.Result{RequeueAfter: again}, err
+	return reconcile.Result{RequeueAfter: backoff.MinDelay(decision.Wake, again)}, nil
 }
 
 // snapshot reads a ReplicaSet's pods and Deployment.
@@ -195,69 +246,60 @@ func (s *state) newest(pods []*corev1.Pod) []*corev1.Pod {
 	return pods
 }
 
-// begin begins the deletion of pods, in the order of the ReplicaSet controller.
-func (r *Reconciler) begin(ctx context.Context, snapshot replicasetscale.Snapshot, own *state, count int) error {
+// begin begins the deletion of pods, in the order of the ReplicaSet controller, and returns them.
+func (r *Reconciler) begin(ctx context.Context, snapshot replicasetscale.Snapshot, own *state, count int) (map[types.UID]bool, error) {
 	if count == 0 {
-		return nil
+		return nil, nil
 	}
 	related, err := r.cache.Related(ctx, snapshot.Set)
 	if err != nil {
-		return fmt.Errorf("ReplicaSet %s: %w", snapshot.Set.Name, err)
+		return nil, fmt.Errorf("ReplicaSet %s: %w", snapshot.Set.Name, err)
 	}
-	now := r.clock.Now()
+	now, begun := r.clock.Now(), map[types.UID]bool{}
 	for _, pod := range replicasetscale.Victims(snapshot.Pods, related, now) {
 		if replicasetscale.IsDeleting(pod) {
 			continue
 		}
-		if count == 0 {
-			return nil
+		if len(begun) == count {
+			return begun, nil
 		}
-		count--
+		begun[pod.UID] = true
 		labels, annotations := replicasetscale.Begin(pod, now)
 		stored, err := podwriter.PatchMetadata(ctx, r.client, pod, labels, annotations)
 		if err != nil {
-			return err
+			return begun, err
 		}
 		if stored != nil {
 			own.begun[pod.UID] = stored
 		}
 	}
-	return nil
+	return begun, nil
 }
 
-// write changes the ReplicaSet. A demand is removed, and the ReplicaSet lowered, only in the version
-// that the decision was made for. It returns how soon to decide again.
-func (r *Reconciler) write(ctx context.Context, set *appsv1.ReplicaSet, decision replicasetscale.Decision) (again time.Duration, err error) {
-	if len(decision.Annotations) == 0 && decision.Lower == nil {
-		return 0, nil
+// annotate changes annotations of the ReplicaSet.
+func (r *Reconciler) annotate(ctx context.Context, set *appsv1.ReplicaSet, annotations map[string]any) error {
+	if len(annotations) == 0 {
+		return nil
 	}
-	metadata := map[string]any{"uid": set.UID, "annotations": decision.Annotations}
-	object := map[string]any{"metadata": metadata}
-	if _, removes := decision.Annotations[appsv1alpha1.DesiredReplicasAnnotationKey]; removes || decision.Lower != nil {
-		metadata["resourceVersion"] = set.ResourceVersion
-	}
-	if decision.Lower != nil {
-		object["spec"] = map[string]any{"replicas": *decision.Lower}
-	}
-	patch, err := json.Marshal(object)
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": set.UID, "annotations": annotations}})
 	if err != nil {
-		return 0, fmt.Errorf("encoding the ReplicaSet: %w", err)
+		return fmt.Errorf("encoding the annotations of a ReplicaSet: %w", err)
 	}
 	stored := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: set.Name}}
 	err = r.client.Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch))
-	switch {
-	case apierrors.IsNotFound(err):
-		return 0, nil
-	case apierrors.IsConflict(err):
-		return retryStale, nil
-	case err != nil:
-		return 0, fmt.Errorf("patching ReplicaSet %s: %w", client.ObjectKeyFromObject(set), err)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // another ReplicaSet has its name
+		return nil
 	}
-	if decision.Lower != nil {
-		r.recorder.Eventf(set, nil, corev1.EventTypeNormal, EventReplicaSetLowered, "Scale",
-			"lowered from %d to %d replicas: pods may be deleted now", replicasetscale.ReplicasOf(set.Spec.Replicas), *decision.Lower)
+	if err != nil {
+		return fmt.Errorf("patching ReplicaSet %s: %w", client.ObjectKeyFromObject(set), err)
 	}
-	return 0, nil
+	_, dropped := annotations[appsv1alpha1.DesiredReplicasAnnotationKey]
+	if controller := metav1.GetControllerOfNoCopy(set); dropped && (controller == nil || controller.Kind != "Deployment") {
+		r.recorder.Eventf(set, nil, corev1.EventTypeWarning, EventScaleDownDropped, "Scale",
+			"a request to lower it to %s, which an earlier version has kept, is not carried out: repeat it",
+			set.Annotations[appsv1alpha1.DesiredReplicasAnnotationKey])
+	}
+	return nil
 }
 
 // stateOf returns the state of a ReplicaSet. One ReplicaSet is reconciled by one worker at a time.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,23 +31,32 @@ import (
 
 var request = reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: "web"}}
 
-// newSet returns the ReplicaSet web whose scale-down to the desired number is kept; owner is the name of
-// its Deployment, empty for none.
-func newSet(replicas int32, desired int, owner string) *appsv1.ReplicaSet {
+// newSet returns the ReplicaSet web, of revision 1; owner is the name of its Deployment, empty for none.
+func newSet(replicas int32, owner string) *appsv1.ReplicaSet {
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "web-uid", Annotations: map[string]string{
-		appsv1alpha1.DesiredReplicasAnnotationKey: strconv.Itoa(desired), appsv1alpha1.DeploymentRevisionAnnotationKey: "1",
+		appsv1alpha1.DeploymentRevisionAnnotationKey: "1",
 	}}}
-	set.Spec.Replicas = &replicas
+	set.Spec.Replicas, set.Status.AvailableReplicas = &replicas, replicas
 	if owner != "" {
 		set.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: owner, UID: "d", Controller: new(true)}}
 	}
 	return set
 }
 
-func newDeployment() *appsv1.Deployment {
-	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+// successor returns the ReplicaSet of revision 2, all of whose pods are available.
+func successor(replicas int32) *appsv1.ReplicaSet {
+	set := newSet(replicas, "web")
+	set.Name, set.UID, set.Annotations = "successor", "successor-uid", map[string]string{appsv1alpha1.DeploymentRevisionAnnotationKey: "2"}
+	return set
+}
+
+func newDeployment(replicas int32) *appsv1.Deployment {
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: "web", UID: "d", Annotations: map[string]string{appsv1alpha1.DeploymentRevisionAnnotationKey: "2"},
 	}}
+	deployment.Spec.Replicas = &replicas
+	deployment.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: new(intstr.FromInt32(replicas))}
+	return deployment
 }
 
 func owned(name string) *builders.PodBuilder {
@@ -59,6 +68,13 @@ func granted(name string) *corev1.Pod {
 	pod := owned(name).Allowed(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType).Obj()
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, appsv1alpha1.PreviousDeletionCostAnnotationKey, "")
 	return pod
+}
+
+// noDeletes cancels nothing: package deferreddelete has the tests of that.
+type noDeletes struct{}
+
+func (noDeletes) Cancel(context.Context, int, int, []*corev1.Pod) (time.Duration, error) {
+	return 0, nil
 }
 
 // cluster is a cache that does not change by itself, and the requests that were sent.
@@ -78,12 +94,13 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	}
 	c := fake.NewClientBuilder().WithObjects(objects...).
 		WithIndex(&corev1.Pod{}, replicasetpods.ControllerUIDField, replicasetpods.IndexByController).
+		WithIndex(&appsv1.ReplicaSet{}, replicasetpods.ControllerUIDField, replicasetpods.IndexByController).
 		WithInterceptorFuncs(interceptor.Funcs{Patch: w.patch}).Build()
 	metrics, err := NewMetrics(w.registry)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.reconciler = New(c, replicasetpods.Reader{Reader: c}, w.recorder, metrics, w.clock)
+	w.reconciler = New(c, replicasetpods.Reader{Reader: c}, noDeletes{}, w.recorder, metrics, w.clock)
 	return w
 }
 
@@ -108,7 +125,7 @@ func (w *cluster) reconcile(t *testing.T) (sent []string, result reconcile.Resul
 }
 
 func TestBeginsOnceAsManyPodsAsWereRequested(t *testing.T) {
-	w := newCluster(t, newSet(3, 1, "web"), newDeployment(),
+	w := newCluster(t, newSet(3, "web"), successor(2), newDeployment(3),
 		owned("web-0").Available().Obj(), owned("web-1").Phase(corev1.PodPending).Obj(), owned("web-2").Available().Obj())
 	sent, _ := w.reconcile(t)
 	if len(sent) != 2 || !strings.HasPrefix(sent[0], "web-1 ") || !strings.Contains(sent[0], `"controller.kubernetes.io/pod-deletion-cost":"-2147483647"`) {
@@ -119,33 +136,39 @@ func TestBeginsOnceAsManyPodsAsWereRequested(t *testing.T) {
 	}
 }
 
-func TestWakesTheDeploymentThenLowersTheReplicaSet(t *testing.T) {
-	w := newCluster(t, newSet(2, 0, "web"), newDeployment(), granted("web-0"), granted("web-1"))
+func TestWakesTheDeployment(t *testing.T) {
+	w := newCluster(t, newSet(2, "web"), successor(2), newDeployment(2), granted("web-0"), granted("web-1"))
 	if sent, result := w.reconcile(t); len(sent) > 0 || result.RequeueAfter != replicasetscale.WakeAfter {
 		t.Errorf("sent %v, requeued after %v, want nothing yet", sent, result.RequeueAfter)
 	}
 	w.clock.Step(replicasetscale.WakeAfter)
 	sent, _ := w.reconcile(t)
-	if diff := cmp.Diff([]string{`web {"metadata":{"annotations":{"lowest-replicas":"0"},"uid":"web-uid"}}`}, sent); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
-	}
-	w.clock.Step(replicasetscale.LowerAfter)
-	sent, _ = w.reconcile(t)
-	want := []string{`web {"metadata":{"annotations":{"desired-replicas":null,"lowest-replicas":null},"resourceVersion":"100","uid":"web-uid"},"spec":{"replicas":0}}`}
+	want := []string{`web {"metadata":{"annotations":{"woken":"` + w.clock.Now().UTC().Format(time.RFC3339Nano) + `"},"uid":"web-uid"}}`}
 	if diff := cmp.Diff(want, sent); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
-	}
-	if len(w.recorder.Events) != 1 {
-		t.Errorf("%d events, want one", len(w.recorder.Events))
 	}
 }
 
 func TestBeginsPodsBeyondTheReplicas(t *testing.T) {
-	set := newSet(1, 0, "")
-	set.Annotations = nil
-	w := newCluster(t, set, owned("web-0").Available().Obj(), owned("web-1").Phase(corev1.PodPending).Obj())
+	w := newCluster(t, newSet(1, ""), owned("web-0").Available().Obj(), owned("web-1").Phase(corev1.PodPending).Obj())
 	if sent, _ := w.reconcile(t); len(sent) != 1 || !strings.HasPrefix(sent[0], "web-1 ") {
 		t.Errorf("sent %v, want the pending pod to begin", sent)
+	}
+}
+
+// TestDropsKeptRequestsOfEarlierVersions shows that a ReplicaSet alone, which nobody lowers again, has an event.
+func TestDropsKeptRequestsOfEarlierVersions(t *testing.T) {
+	for owner, events := range map[string]int{"": 1, "web": 0} {
+		set := newSet(2, owner)
+		set.Annotations[appsv1alpha1.DesiredReplicasAnnotationKey] = "1"
+		w := newCluster(t, set, newDeployment(2), owned("web-0").Available().Obj(), owned("web-1").Available().Obj())
+		sent, _ := w.reconcile(t)
+		if diff := cmp.Diff([]string{`web {"metadata":{"annotations":{"desired-replicas":null},"uid":"web-uid"}}`}, sent); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+		if len(w.recorder.Events) != events {
+			t.Errorf("Deployment %q: %d events, want %d", owner, len(w.recorder.Events), events)
+		}
 	}
 }
 
@@ -157,36 +180,55 @@ func cancelled(name string) *corev1.Pod {
 }
 
 func TestPausesBeforeTheNextDeletionForADeployment(t *testing.T) {
-	w := newCluster(t, newSet(2, 1, "web"), newDeployment(), cancelled("web-0"), owned("web-1").Available().Obj())
+	w := newCluster(t, newSet(2, "web"), successor(1), newDeployment(2), cancelled("web-0"), owned("web-1").Available().Obj())
 	sent, result := w.reconcile(t)
 	if len(sent) != 1 || !strings.Contains(sent[0], `"previous-deletion-cost":null`) || result.RequeueAfter != replicasetscale.FirstPause {
 		t.Errorf("sent %v, requeued after %v, want the deletion cost restored, and a pause", sent, result.RequeueAfter)
 	}
 }
 
-func TestADeploymentChangesItsKeptReplicaSets(t *testing.T) {
-	plain := newSet(1, 0, "web")
-	plain.Name, plain.UID, plain.Annotations = "plain", "plain", nil
-	w := newCluster(t, newSet(1, 0, "web"), plain, newDeployment())
-	got := w.reconciler.replicaSetsOf(t.Context(), newDeployment())
-	if !slices.Equal(got, []reconcile.Request{request}) {
-		t.Errorf("requests %v, want that of the ReplicaSet with a kept scale-down", got)
+// TestAPodThatBeginsAgainKeepsItsFormerCost has a pod whose deletion was cancelled, beside one that leaves.
+func TestAPodThatBeginsAgainKeepsItsFormerCost(t *testing.T) {
+	w := newCluster(t, newSet(0, ""), granted("web-0"), cancelled("web-1"))
+	sent, _ := w.reconcile(t)
+	if len(sent) != 1 || strings.Contains(sent[0], `"previous-deletion-cost":null`) {
+		t.Errorf("sent %v, want the pod to begin again", sent)
+	}
+}
+
+// TestEventsReachTheOldReplicaSets shows that a change of a Deployment or of its newest ReplicaSet may change how many
+// pods an old one has too many.
+func TestEventsReachTheOldReplicaSets(t *testing.T) {
+	done := newSet(0, "web")
+	done.Name, done.UID = "done", "done-uid"
+	w := newCluster(t, newSet(1, "web"), successor(3), done, newDeployment(4))
+	names := func(requests []reconcile.Request) (names []string) {
+		for _, request := range requests {
+			names = append(names, request.Name)
+		}
+		slices.Sort(names)
+		return slices.Compact(names)
+	}
+	want := []string{"successor", "web"}
+	if diff := cmp.Diff(want, names(w.reconciler.replicaSetsOf(t.Context(), newDeployment(4)))); diff != "" {
+		t.Errorf("of the Deployment (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, names(w.reconciler.affected(t.Context(), successor(3)))); diff != "" {
+		t.Errorf("of the newest ReplicaSet (-want +got):\n%s", diff)
 	}
 }
 
 func TestForgetsDoneReplicaSets(t *testing.T) {
-	set := newSet(1, 0, "")
-	set.Annotations = nil
-	w := newCluster(t, set, owned("web-0").Available().Obj())
+	w := newCluster(t, newSet(1, ""), owned("web-0").Available().Obj())
 	w.reconcile(t)
 	if len(w.reconciler.state) > 0 {
-		t.Errorf("remembers %v of a ReplicaSet without a kept scale-down", w.reconciler.state)
+		t.Errorf("remembers %v of a ReplicaSet without a surplus", w.reconciler.state)
 	}
 }
 
 // TestKeptScaleDownsAreCounted shows that a ReplicaSet counts while it has more replicas than requested.
 func TestKeptScaleDownsAreCounted(t *testing.T) {
-	w := newCluster(t, newSet(2, 1, "web"), newDeployment(), owned("web-0").Available().Obj(), owned("web-1").Available().Obj())
+	w := newCluster(t, newSet(2, "web"), successor(1), newDeployment(2), owned("web-0").Available().Obj(), owned("web-1").Available().Obj())
 	check := func(what string, want float64) {
 		t.Helper()
 		w.reconcile(t)
@@ -209,11 +251,10 @@ func TestKeptScaleDownsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("without it", 0)
-	set.Spec.Replicas = new(int32(2))
-	if err := w.reconciler.client.Update(t.Context(), set); err != nil {
+	if err := w.reconciler.client.Create(t.Context(), owned("web-2").Available().Obj()); err != nil {
 		t.Fatal(err)
 	}
-	check("requested again", 1)
+	check("with another pod", 1)
 	if err := w.reconciler.client.Delete(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}

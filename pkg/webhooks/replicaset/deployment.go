@@ -39,7 +39,7 @@ func (m *DeploymentMutator) Handle(ctx context.Context, req admission.Request) a
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding Deployment: %w", err))
 	}
 	deployment.Namespace = req.Namespace
-	return admission.Patched("", annotationPatch(deployment.Annotations, nil)...).WithWarnings(m.warnings(ctx, deployment)...)
+	return admission.Patched("", withoutAnnotations(deployment.Annotations)...).WithWarnings(m.warnings(ctx, deployment)...)
 }
 
 // maxNamed bounds the PodTransitionRules that a warning names.

@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,10 +25,7 @@ import (
 )
 
 const (
-	identity   = "system:serviceaccount:podops-system:podops-controller-manager"
-	controller = "system:serviceaccount:kube-system:deployment-controller"
-	user       = "alice"
-
+	woken  = appsv1alpha1.WokenAnnotationKey
 	wanted = appsv1alpha1.DesiredReplicasAnnotationKey
 	lowest = appsv1alpha1.LowestReplicasAnnotationKey
 	scaled = "deployment.kubernetes.io/desired-replicas"
@@ -100,10 +96,10 @@ func raw(t *testing.T, object any) runtime.RawExtension {
 	return runtime.RawExtension{Raw: content}
 }
 
-func updating(t *testing.T, who string, old, requested any) admission.Request {
+func updating(t *testing.T, old, requested any) admission.Request {
 	t.Helper()
 	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
-		Operation: admissionv1.Update, Namespace: "default", Name: "web", UserInfo: authenticationv1.UserInfo{Username: who},
+		Operation: admissionv1.Update, Namespace: "default", Name: "web",
 		OldObject: raw(t, old), Object: raw(t, requested),
 	}}
 }
@@ -128,51 +124,34 @@ func patches(t *testing.T, response admission.Response) []string {
 
 func TestMutator(t *testing.T) {
 	for name, tc := range map[string]struct {
-		who            string
 		old, requested *appsv1.ReplicaSet
 		granted        int
 		total          int32 // pods of the status
 		want           []string
 	}{
-		"a step of a rollout is kept and recorded": {
-			who: controller, old: rolling(newSet(12)), requested: rolling(newSet(9)),
-			want: []string{`add /metadata/annotations/desired-replicas "9"`, "replace /spec/replicas 12"},
+		"a step of a rollout is kept": {
+			old: rolling(newSet(12)), requested: rolling(newSet(9)), want: []string{"replace /spec/replicas 12"},
 		},
-		"granted pods may go": {
-			who: controller, old: rolling(newSet(12, wanted, "9", lowest, "10")), requested: rolling(newSet(9, wanted, "9", lowest, "10")), granted: 2,
-			want: []string{"remove /metadata/annotations/lowest-replicas", "replace /spec/replicas 10"},
+		"granted pods may go, and the wake has ended": {
+			old: rolling(newSet(12, woken, "t")), requested: rolling(newSet(9, woken, "t")), granted: 2,
+			want: []string{"remove /metadata/annotations/woken", "replace /spec/replicas 10"},
 		},
 		"the last pods go": {
-			who: controller, old: rolling(newSet(12, wanted, "9")), requested: rolling(newSet(9, wanted, "9")), granted: 3,
-			want: []string{"remove /metadata/annotations/desired-replicas"},
+			old: rolling(newSet(12, woken, "t")), requested: rolling(newSet(9, woken, "t")), granted: 3,
+			want: []string{"remove /metadata/annotations/woken"},
 		},
 		"a repeated request writes nothing": {
-			who: controller, old: rolling(newSet(12, wanted, "9", lowest, "11")), requested: rolling(newSet(9, wanted, "9", lowest, "11")),
-			want: []string{"replace /spec/replicas 12"},
+			old: rolling(newSet(12, woken, "t")), requested: rolling(newSet(9, woken, "t")), want: []string{"replace /spec/replicas 12"},
 		},
-		"with its Deployment it is lowered": {
-			who: controller, old: rolling(newSet(12, scaled, "12")), requested: rolling(newSet(9, scaled, "9")),
+		"with its Deployment it is lowered": {old: rolling(newSet(12, scaled, "12")), requested: rolling(newSet(9, scaled, "9"))},
+		"a ReplicaSet alone is lowered":     {old: newSet(12), requested: newSet(9)},
+		"and the record of an earlier version is removed": {
+			old: newSet(12, wanted, "9"), requested: newSet(8, wanted, "9"), want: []string{"remove /metadata/annotations/desired-replicas"},
 		},
-		"a ReplicaSet alone is lowered": {who: user, old: newSet(12), requested: newSet(9)},
-		"and its demand of an earlier version is removed": {
-			who: user, old: newSet(12, wanted, "9"), requested: newSet(8, wanted, "9"), want: []string{"remove /metadata/annotations/desired-replicas"},
-		},
-		"the newest ReplicaSet is lowered":      {who: controller, old: newest(newSet(12)), requested: newest(newSet(9))},
-		"a ReplicaSet with pods of others, too": {who: controller, old: rolling(newSet(12)), requested: rolling(newSet(9)), total: 13},
-		"a raised ReplicaSet has no demand": {
-			who: controller, old: rolling(newSet(12, wanted, "9")), requested: rolling(newSet(13, wanted, "9")),
-			want: []string{"remove /metadata/annotations/desired-replicas"},
-		},
-		"other changes pass": {who: controller, old: newSet(12, wanted, "9"), requested: newSet(12, wanted, "9", "a", "b")},
-		"the annotation is restored": {
-			who: user, old: newSet(12, wanted, "9"), requested: newSet(12, lowest, "3"),
-			want: []string{`add /metadata/annotations/desired-replicas "9"`, "remove /metadata/annotations/lowest-replicas"},
-		},
-		"the annotation of another user is removed": {
-			who: user, old: newSet(12), requested: newSet(12, wanted, "0"), want: []string{"remove /metadata/annotations/desired-replicas"},
-		},
-		"pods that are not controlled may go": {who: controller, old: free(rolling(newSet(12))), requested: free(rolling(newSet(9)))},
-		"requests of the manager pass":        {who: identity, old: newSet(12, wanted, "9"), requested: newSet(11, wanted, "9")},
+		"the newest ReplicaSet is lowered":      {old: newest(newSet(12)), requested: newest(newSet(9))},
+		"a ReplicaSet with pods of others, too": {old: rolling(newSet(12)), requested: rolling(newSet(9)), total: 13},
+		"a raised ReplicaSet passes":            {old: rolling(newSet(12)), requested: rolling(newSet(13))},
+		"pods that are not controlled may go":   {old: free(rolling(newSet(12))), requested: free(rolling(newSet(9)))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
@@ -180,7 +159,7 @@ func TestMutator(t *testing.T) {
 			}}
 			tc.old.Status.Replicas = tc.total
 			reader := replicasetpods.Reader{Reader: cache(t, tc.granted, deployment)}
-			response := NewMutator(admission.NewDecoder(scheme(t)), reader, identity).Handle(t.Context(), updating(t, tc.who, tc.old, tc.requested))
+			response := NewMutator(admission.NewDecoder(scheme(t)), reader).Handle(t.Context(), updating(t, tc.old, tc.requested))
 			if diff := cmp.Diff(tc.want, patches(t, response)); diff != "" {
 				t.Errorf("patch (-want +got):\n%s", diff)
 			}
@@ -195,18 +174,9 @@ func TestMutatorLeavesRequestsThatConflict(t *testing.T) {
 	old, requested := rolling(newSet(12)), rolling(newSet(9))
 	old.ResourceVersion, requested.ResourceVersion = "2", "1"
 	reader := replicasetpods.Reader{Reader: cache(t, 0)}
-	response := NewMutator(admission.NewDecoder(scheme(t)), reader, identity).Handle(t.Context(), updating(t, user, old, requested))
+	response := NewMutator(admission.NewDecoder(scheme(t)), reader).Handle(t.Context(), updating(t, old, requested))
 	if len(patches(t, response)) > 0 {
 		t.Errorf("patch %v of a request that is not carried out", response.Patches)
-	}
-}
-
-func TestReplicaSetsAreCreatedWithoutDemand(t *testing.T) {
-	request := updating(t, controller, nil, newSet(0, wanted, "9", "a", "b"))
-	request.Operation, request.OldObject = admissionv1.Create, runtime.RawExtension{}
-	response := NewMutator(admission.NewDecoder(scheme(t)), replicasetpods.Reader{Reader: cache(t, 0)}, identity).Handle(t.Context(), request)
-	if diff := cmp.Diff([]string{"remove /metadata/annotations/desired-replicas"}, patches(t, response)); diff != "" {
-		t.Errorf("patch (-want +got):\n%s", diff)
 	}
 }
 
@@ -243,7 +213,7 @@ func TestDeploymentMutator(t *testing.T) {
 			}}
 			c := cache(t, 0, ruleset)
 			ctx := clientauth.WithVerified(t.Context(), !tc.unverified)
-			response := NewDeploymentMutator(admission.NewDecoder(scheme(t)), c).Handle(ctx, updating(t, user, tc.deployment, tc.deployment))
+			response := NewDeploymentMutator(admission.NewDecoder(scheme(t)), c).Handle(ctx, updating(t, tc.deployment, tc.deployment))
 			if diff := cmp.Diff(tc.want, patches(t, response)); diff != "" {
 				t.Errorf("patch (-want +got):\n%s", diff)
 			}

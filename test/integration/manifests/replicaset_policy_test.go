@@ -55,12 +55,12 @@ var _ = Describe("The policy for ReplicaSets of the manager", Ordered, func() {
 		Expect(err).To(Satisfy(apierrors.IsForbidden))
 		Expect(err).To(MatchError(ContainSubstring(denied)))
 	},
-		Entry("fewer replicas, and the annotations of a kept scale-down", true,
-			`{"metadata":{"annotations":{"podopslifecycle.kusionstack.io/desired-replicas":"1","podopslifecycle.kusionstack.io/lowest-replicas":"2"}},"spec":{"replicas":2}}`, ""),
-		Entry("more replicas", true, `{"spec":{"replicas":4}}`, "lowers ReplicaSets of pods with the label"),
-		Entry("fewer replicas of other pods", false, `{"spec":{"replicas":2}}`, "lowers ReplicaSets of pods with the label"),
-		Entry("another annotation", true, `{"metadata":{"annotations":{"note":null}}}`, "annotations of kept requests only"),
-		Entry("its pods", true, `{"spec":{"minReadySeconds":5}}`, "the pods of a ReplicaSet"),
+		Entry("its own annotations", true,
+			`{"metadata":{"annotations":{"podopslifecycle.kusionstack.io/woken":"t","podopslifecycle.kusionstack.io/desired-replicas":null}}}`, ""),
+		Entry("fewer replicas", true, `{"spec":{"replicas":2}}`, "the spec of a ReplicaSet"),
+		Entry("more replicas", true, `{"spec":{"replicas":4}}`, "the spec of a ReplicaSet"),
+		Entry("another annotation", true, `{"metadata":{"annotations":{"note":null}}}`, "its own annotations of a ReplicaSet only"),
+		Entry("its pods", true, `{"spec":{"minReadySeconds":5}}`, "the spec of a ReplicaSet"),
 		Entry("its owners", true, `{"metadata":{"finalizers":["example.com/x"]}}`, "labels, finalizers or owners"),
 	)
 })

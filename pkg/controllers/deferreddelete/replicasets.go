@@ -1,0 +1,95 @@
+package deferreddelete
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/podops-dev/podops/pkg/backoff"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
+	"github.com/podops-dev/podops/pkg/observation"
+	"github.com/podops-dev/podops/pkg/podwriter"
+	"github.com/podops-dev/podops/pkg/replicasetscale"
+)
+
+// cancelAfter is the time for which the owner must have needed a pod again that is out of service before its
+// delete is cancelled. A rollout that pauses between two steps must not lose its progress.
+const cancelAfter = 10 * time.Second
+
+// ReplicaSetDeletes cancels the deferred deletes of ReplicaSets that these do not need any more. The controller of the
+// ReplicaSet carries out the others: the label operate wakes it.
+type ReplicaSetDeletes struct {
+	client   client.Client
+	recorder events.EventRecorder
+	metrics  *Metrics
+	clock    clock.PassiveClock
+	observed *observation.Tracker
+	stale    *podwriter.Versions // pods whose cancellation the cache may not show yet
+}
+
+// Aspects of a pod whose delete is deferred, for observation.Tracker. Its state is the begin of the
+// lifecycle: another lifecycle begins all waits again.
+const (
+	aspectAllowed  = "allowed"  // the owner may delete the pod
+	aspectNeeded   = "needed"   // the owner needs the pod again
+	aspectUnwanted = "unwanted" // the owner does not want the pod deleted
+)
+
+// NewReplicaSetDeletes returns a ReplicaSetDeletes. c writes to the API server.
+func NewReplicaSetDeletes(c client.Client, recorder events.EventRecorder, metrics *Metrics, clk clock.PassiveClock) *ReplicaSetDeletes {
+	return &ReplicaSetDeletes{
+		client: c, recorder: recorder, metrics: metrics, clock: clk,
+		observed: observation.NewTracker(clk), stale: podwriter.NewVersions(podwriter.StaleFor),
+	}
+}
+
+// Cancel cancels the deletes of pods that a ReplicaSet needs, and of pods that its controller has not deleted for a
+// minute although it may. target is the number of pods that the ReplicaSet is to have, total the number in its status; pods
+// are its controlled pods. Cancel returns how soon to call it again; 0 if only a change matters.
+func (r *ReplicaSetDeletes) Cancel(ctx context.Context, target, total int, pods []*corev1.Pod) (wait time.Duration, err error) {
+	plan := deferreddelete.PlanFor(target, total, pods)
+	for _, pod := range plan.Keep {
+		r.observed.Forget(pod.UID, aspectNeeded)
+		if !replicasetscale.IsGranted(pod) {
+			r.observed.Forget(pod.UID, aspectAllowed)
+			continue
+		}
+		if left := deferreddelete.OperateLapse - r.observed.Observe(pod.UID, aspectAllowed, deferreddelete.Begun(pod)); left > 0 {
+			wait = backoff.MinDelay(wait, left)
+			continue
+		}
+		if err := r.cancel(ctx, pod, deferreddelete.LapseForgone); err != nil {
+			return 0, err
+		}
+	}
+	for _, pod := range plan.Cancel {
+		left := cancelAfter - r.observed.Observe(pod.UID, aspectNeeded, deferreddelete.Begun(pod))
+		if left > 0 && deferreddelete.IsPermitted(pod) {
+			wait = backoff.MinDelay(wait, left)
+			continue
+		}
+		if err := r.cancel(ctx, pod, deferreddelete.LapseUnwanted); err != nil {
+			return 0, err
+		}
+	}
+	return wait, nil
+}
+
+func (r *ReplicaSetDeletes) cancel(ctx context.Context, pod *corev1.Pod, lapse deferreddelete.Lapse) error {
+	if r.stale.Has(pod, r.clock.Now()) {
+		return nil
+	}
+	if stored, err := undoPending(ctx, r.client, pod); err != nil || stored == nil {
+		return err
+	}
+	r.stale.Note(pod, r.clock.Now())
+	r.observed.Forget(pod.UID, aspectNeeded)
+	r.observed.Forget(pod.UID, aspectAllowed)
+	r.metrics.lapsed(lapse)
+	r.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteUndone, "Undo", "%s", lapse.Describe())
+	return nil
+}
