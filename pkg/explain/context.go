@@ -49,7 +49,9 @@ func keptScaleDown(s *clusterstate.Snapshot, set *appsv1.ReplicaSet) (Reason, bo
 		note.Message = fmt.Sprintf("ReplicaSet %s was lowered to %d, and has %d pods until %d of them may be deleted",
 			set.Name, replicas, pods, pods-replicas)
 	}
-	note.Commands = []Command{{"withdraw it", withdrawal(set, workload.Deployment, target < replicas)}}
+	if command := withdrawal(set, workload.Deployment, target < replicas); command != "" {
+		note.Commands = []Command{{"withdraw it", command}}
+	}
 	return note, true
 }
 
@@ -63,11 +65,14 @@ func workloadOf(s *clusterstate.Snapshot, set *appsv1.ReplicaSet) replicasetscal
 }
 
 // withdrawal returns the command that withdraws a scale-down. A ReplicaSet that is to have no pods is replaced
-// by its Deployment.
+// by its Deployment. There is no command for one of the strategy Recreate, which has no other revision yet.
 func withdrawal(set *appsv1.ReplicaSet, deployment *appsv1.Deployment, inRollout bool) string {
 	switch {
 	case deployment == nil:
 		return kubectl(set.Namespace, "scale replicaset %s --replicas=%d", set.Name, set.Status.Replicas)
+	case deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType && replicasetscale.IsNewest(set, deployment) &&
+		replicasetscale.ReplicasOf(deployment.Spec.Replicas) > 0:
+		return ""
 	case inRollout || replicasetscale.ReplicasOf(set.Spec.Replicas) == 0:
 		return kubectl(set.Namespace, "rollout undo deployment %s", deployment.Name)
 	default:

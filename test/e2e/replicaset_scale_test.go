@@ -150,11 +150,13 @@ var _ = Describe("A rollout that waits, and is not wanted any more", Label(mainS
 	It("removes no pod of a Deployment of the strategy Recreate that is undone", func(ctx context.Context) {
 		p := newScenario(ctx)
 		p.rule(ctx, approved())
-		p.deployment(ctx, 2, func(deployment *appsv1.Deployment) { deployment.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType })
+		deployment := p.deployment(ctx, 2, func(deployment *appsv1.Deployment) {
+			deployment.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType
+		})
 		before := p.list(ctx)
 		p.kubectl(ctx, "--namespace", p.namespace, "rollout", "restart", "deployment/web")
 		Eventually(ctx, p.list).Should(WithTransform(waitingFor(podDelete), Equal(2)))
-		p.kubectl(ctx, "--namespace", p.namespace, "rollout", "undo", "deployment/web")
+		p.patch(ctx, deployment, `{"spec":{"template":{"metadata":{"annotations":null}}}}`) // there is no revision to undo to
 		Eventually(ctx, p.list).Should(HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle())))
 		p.approve(ctx)
 		Consistently(ctx, p.list).Should(And(HaveEach(expect.BeAvailable()), WithTransform(uids, ConsistOf(uids(before)))))
