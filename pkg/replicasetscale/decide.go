@@ -27,7 +27,7 @@ const (
 	// LongestPause bounds a pause.
 	LongestPause = 10 * time.Minute
 
-	// ForgetAfter is the time without a surplus after which the next surplus is a new one,
+	// ForgetAfter is the time without a surplus after which a surplus has nothing to do with an earlier one,
 	// whose deletions begin without a pause. Autoscalers repeat their requests every 15 seconds.
 	ForgetAfter = time.Minute
 )

@@ -74,10 +74,10 @@ func TestDecide(t *testing.T) {
 		waits    Waits
 		want     Decision
 	}{
-		"a ReplicaSet without a surplus has nothing to do": {snapshot: alone(3), pods: three()},
-		"nor has an old one whose rollout wants its pods":  {snapshot: inRollout(3, 3), pods: three()},
-		"as many pods begin as the rollout has too many":   {snapshot: inRollout(3, 1), pods: three(), want: Decision{Begin: 2}},
-		"pods that have begun count":                       {snapshot: inRollout(3, 1), pods: three(deleting), want: Decision{Begin: 1}},
+		"a ReplicaSet without a surplus has nothing to do":       {snapshot: alone(3), pods: three()},
+		"nor has an old ReplicaSet whose rollout wants its pods": {snapshot: inRollout(3, 3), pods: three()},
+		"as many pods begin as the rollout has too many":         {snapshot: inRollout(3, 1), pods: three(), want: Decision{Begin: 2}},
+		"pods that have begun count":                             {snapshot: inRollout(3, 1), pods: three(deleting), want: Decision{Begin: 1}},
 		"a missing pod needs no delete": {
 			snapshot: inRollout(3, 1), pods: three()[:2], want: Decision{Begin: 1, Wake: WakeAfter},
 		},

@@ -35,7 +35,7 @@ import (
 
 // Event reasons on pods. They never change.
 const (
-	// EventDeleteFinished reports that PodOps has deleted the pod for who asked for it.
+	// EventDeleteFinished reports that PodOps has deleted the pod for its label or PodOperation.
 	EventDeleteFinished = "DeleteFinished"
 
 	// EventDeleteUndone reports that the delete was cancelled.

@@ -156,7 +156,7 @@ func TestBeginsPodsBeyondTheReplicas(t *testing.T) {
 	}
 }
 
-// TestDropsKeptRequestsOfEarlierVersions shows that a ReplicaSet alone, which nobody lowers again, has an event.
+// TestDropsKeptRequestsOfEarlierVersions shows that a ReplicaSet alone, which no controller lowers again, has an event.
 func TestDropsKeptRequestsOfEarlierVersions(t *testing.T) {
 	for owner, events := range map[string]int{"": 1, "web": 0} {
 		set := newSet(2, owner)
@@ -197,7 +197,7 @@ func TestAPodThatBeginsAgainKeepsItsFormerCost(t *testing.T) {
 }
 
 // TestEventsReachTheOldReplicaSets shows that a change of a Deployment or of its newest ReplicaSet may change how many
-// pods an old one has too many.
+// pods an old ReplicaSet has too many.
 func TestEventsReachTheOldReplicaSets(t *testing.T) {
 	done := newSet(0, "web")
 	done.Name, done.UID = "done", "done-uid"
