@@ -1,5 +1,5 @@
-# PodOps needs Go, make and git. Everything else is built into bin/ from the Go
-# module proxy: `make demo` and `make test` work on a fresh machine.
+# PodOps needs Go, make and git. Everything else is fetched, or built from the Go module
+# proxy, into bin/: `make demo` and `make test` work on a fresh machine.
 
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
@@ -41,7 +41,7 @@ PROPERTY_PACKAGES = $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImpo
 
 # All of the control plane but the program that links Kubernetes: its imports take minutes to
 # check, and none of them is ours.
-CONTROLPLANE_PACKAGES = . ./build/... ./cluster/... ./cmd/controlplane/... ./filelock/... ./kubelet/... ./stages/...
+CONTROLPLANE_PACKAGES = . ./build/... ./cluster/... ./cmd/controlplane/... ./cmd/kubelets/... ./fetch/... ./filelock/... ./kubelet/... ./progress/... ./stages/...
 TEST_ENV := PODOPS_BIN=$(BIN) KUBEBUILDER_ASSETS=$(BIN)
 
 ##@ General
@@ -55,7 +55,8 @@ help: ## List every target.
 ##@ Try it
 
 .PHONY: demo
-demo: build bin/demo controlplane ## Show a rollout under rules on a local control plane; ARGS=--help for options.
+demo: FIRST = go build -o $(BIN)/ ./cmd/manager ./test/demo
+demo: kube ## Show a rollout under rules on a local control plane; ARGS=--help for options.
 	$(BIN)/demo $(ARGS)
 
 .PHONY: bench-view
@@ -72,6 +73,7 @@ traffic: build bin/traffic controlplane ## Count requests that rollouts lose beh
 	$(BIN)/traffic $(ARGS)
 
 .PHONY: cluster-up
+cluster-up: FIRST = go build -o $(BIN)/ ./cmd/manager
 cluster-up: kube ## Start a local control plane with PodOps installed; writes bin/kubeconfig.
 	$(BIN)/controlplane up --bin $(BIN) --dir $(BIN)/cluster --kubeconfig $(BIN)/kubeconfig
 	$(BIN)/kubectl --kubeconfig $(BIN)/kubeconfig apply --server-side --force-conflicts -k config/local
@@ -193,7 +195,8 @@ bench-floor: kube bin/scale bin/floor ## Measure what the transport of lifecycle
 # Two lanes, since the end-to-end tests wait about half of their time: the unit tests fill the
 # gaps, at a lower priority, because no kubelet waits for them.
 .PHONY: test
-test: kube ## Run every test except test-long, test-matrix, test-hostile and test-upgrade; the first run builds the local control plane (20 minutes).
+test: FIRST = go build -o $(BIN)/ ./cmd/manager
+test: kube ## Run every test except test-long, test-matrix, test-hostile and test-upgrade; the first run fetches or builds the local control plane.
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=line BESIDE=nice test-e2e test-unit test-integration test-controlplane test-processes
 
 # Two at a time, since each waits for most of its time; the longest first. test-upgrade is not one of them:
@@ -378,10 +381,12 @@ image-given:
 controlplane:
 	@go build -C test/controlplane -o $(BIN)/controlplane ./cmd/controlplane
 
-# etcd, kube-apiserver, kubectl and so on: minutes once, then nothing.
+# etcd, kube-apiserver, kubectl and so on, once: fetched, or built in minutes. FIRST is a command that is run
+# beside the downloads. PODOPS_KUBE=fetch, PODOPS_KUBE=build and PODOPS_KUBE_MIRROR decide: see test/controlplane.
+FIRST =
 .PHONY: kube
 kube: controlplane
-	@$(BIN)/controlplane build --bin $(BIN)
+	@$(BIN)/controlplane build --bin $(BIN) --first '$(FIRST)'
 
 # The same of the oldest Kubernetes version, into bin/oldest.
 .PHONY: kube-oldest

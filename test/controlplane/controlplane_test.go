@@ -36,7 +36,11 @@ func buildAndRun(m *testing.M) (int, error) {
 	programs = os.Getenv("PODOPS_BIN")
 	if programs == "" {
 		programs = filepath.Join("..", "..", "bin")
-		if err := build.Newest().Run(context.Background(), ".", programs, os.Stderr); err != nil {
+		origin, err := build.OriginOf(os.Getenv)
+		if err != nil {
+			return 1, err
+		}
+		if err := build.Newest().Run(context.Background(), ".", programs, origin, nil, os.Stderr); err != nil {
 			return 1, err
 		}
 	}

@@ -1,6 +1,7 @@
-// Package build builds the programs of the control plane from their sources in the Go
-// module cache: one multi-call binary for each version of Kubernetes (cmd/kube and oldest), and
-// a link to it for each program.
+// Package build provides the programs of the control plane: the official programs of Kubernetes and etcd where
+// their release sites can be reached, and otherwise programs that are built from their sources in the Go module
+// cache: one multi-call binary for each version of Kubernetes (cmd/kube and oldest), and a link to it for each
+// program. The simulated kubelets are always built.
 package build
 
 import (
@@ -11,73 +12,102 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/podops-dev/podops/test/controlplane/filelock"
+	"github.com/podops-dev/podops/test/controlplane/progress"
 )
 
 const (
-	binaryFile = "kube"
-	stampFile  = ".kube.stamp"
-	lockFile   = ".kube.lock"
+	kubeBinary     = "kube"
+	kubeletsBinary = "kubelets"
+	stampFile      = ".kube.stamp"
+	lockFile       = ".kube.lock"
 
 	// compilerGOGC is the GOGC of the compiler, which collects garbage for a quarter of its time
 	// by default. A package takes half a gigabyte at most.
 	compilerGOGC = "400"
 )
 
-// Target is a multi-call binary with the programs of one version of Kubernetes, that of its go.mod.
+// Target is the set of programs of one version of Kubernetes, that of its go.mod.
 type Target struct {
 	module  string   // folder of its Go module, relative to that of this one
-	main    string   // its main package, in the module
+	kube    string   // main package of the multi-call binary, in the module
 	sources []string // patterns of the files in the module that it is built from
 	bin     string   // folder of its programs, relative to the folder that Run gets
 
-	// programs are links by their names: to the binary, or to that of Newest.
-	programs map[string]string
-
-	flags   []string // of go build
-	minutes int      // of processor time that a first build takes
+	official []string          // programs in the multi-call binary, which release sites have, too
+	own      []string          // main packages of programs that no release site has
+	links    map[string]string // programs of Newest, relative to bin
+	flags    []string          // of go build
 }
 
 // Newest returns all programs of the version that everything is tested on. With its folder as
 // KUBEBUILDER_ASSETS, controller-runtime's envtest finds its three among them.
 func Newest() Target {
-	programs := map[string]string{}
-	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok", "kubelets"} {
-		programs[name] = binaryFile
-	}
-	// Without -trimpath, which would compile packages that no other build shares: the tests
-	// of this module link the same packages.
+	// Without -trimpath, which would compile packages that no other build shares: the manager and
+	// the tests of this module link the same packages.
 	return Target{
-		module: ".", main: "./cmd/kube", sources: []string{"cmd/kube/*", "kubelet/*", "stages/*"}, bin: ".", programs: programs, minutes: 20,
+		module: ".", kube: "./cmd/kube", sources: []string{"cmd/kube/*", "cmd/kubelets/*", "kubelet/*", "stages/*"}, bin: ".",
+		official: []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"},
+		own:      []string{"./cmd/" + kubeletsBinary},
 	}
 }
 
 // Oldest returns the servers of the oldest version that PodOps supports, in the subfolder
 // oldest. The other programs there are those of Newest.
 func Oldest() Target {
-	newest := filepath.Join("..", binaryFile)
 	return Target{
-		module: "oldest", main: ".", sources: []string{"*.go"}, bin: "oldest", minutes: 10,
-		programs: map[string]string{
-			"kube-apiserver": binaryFile, "kube-controller-manager": binaryFile, "kube-scheduler": binaryFile,
-			"etcd": newest, "kubectl": newest, "kubelets": newest,
-		},
+		module: "oldest", kube: ".", sources: []string{"*.go"}, bin: "oldest",
+		official: []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"},
+		links:    map[string]string{"etcd": "../etcd", "kubectl": "../kubectl", kubeletsBinary: "../" + kubeletsBinary},
 		// No other build shares the packages of this version, and no debugger reads them.
 		flags: []string{"-gcflags=k8s.io/...=-dwarf=false"},
 	}
 }
 
-// Run makes sure that the folder bin holds the programs of the target, built from the module in
-// the folder source, and reports progress on out. It does nothing when they are up to date.
+// Run makes sure that the folder bin holds the programs of the target, from origin, with its own programs built
+// from the module in the folder source, and reports progress on out. It does nothing when they are up to date.
 // Concurrent calls are safe: the second waits for the first and then has nothing to do.
-func (t Target) Run(ctx context.Context, source, bin string, out io.Writer) error {
+//
+// first, unless it is empty, is a command that is run beside the downloads, and is done before Run compiles: two
+// builds at once would compile the packages twice that they share.
+func (t Target) Run(ctx context.Context, source, bin string, origin Origin, first []string, out io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := start(ctx, first, out)
+	err := t.provide(ctx, source, bin, origin, done, out)
+	if err != nil {
+		cancel()
+	}
+	return errors.Join(err, done())
+}
+
+// start starts a command, and returns a function that waits for its end and returns its error, once.
+func start(ctx context.Context, command []string, out io.Writer) (done func() error) {
+	if len(command) == 0 {
+		return func() error { return nil }
+	}
+	ended := make(chan error, 1)
+	go func() {
+		defer close(ended)
+		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+		cmd.Stdout, cmd.Stderr = out, out
+		if err := cmd.Run(); err != nil && ctx.Err() == nil {
+			ended <- fmt.Errorf("running %s: %w", strings.Join(command, " "), err)
+		}
+	}()
+	return func() error { return <-ended }
+}
+
+func (t Target) provide(ctx context.Context, source, bin string, origin Origin, compiled func() error, out io.Writer) error {
 	source, bin = filepath.Join(source, t.module), filepath.Join(bin, t.bin)
 	bin, err := filepath.Abs(bin)
 	if err != nil {
@@ -97,34 +127,50 @@ func (t Target) Run(ctx context.Context, source, bin string, out io.Writer) erro
 		return err
 	}
 	defer unlock()
-	if t.upToDate(bin, key) {
+	if slices.ContainsFunc(origin.accepts(key), func(stamp string) bool { return t.upToDate(bin, stamp) }) {
 		fmt.Fprintf(out, "the control plane in %s is up to date\n", bin)
 		return nil
 	}
-	if err := t.compile(ctx, source, filepath.Join(bin, binaryFile), out); err != nil {
+	// A stamp never vouches for programs that are being replaced.
+	if err := os.Remove(filepath.Join(bin, stampFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing the stamp of the last build: %w", err)
+	}
+	fetched, err := t.fetch(ctx, source, bin, origin, out)
+	if err != nil {
 		return err
 	}
-	if err := t.link(bin); err != nil {
+	mains, stamp := t.own, fetchedStamp(key)
+	if !fetched {
+		mains, stamp = append([]string{t.kube}, t.own...), builtStamp(key)
+	}
+	if len(mains) > 0 {
+		if err := t.compile(ctx, source, bin, mains, compiled, out); err != nil {
+			return err
+		}
+	}
+	if err := t.link(bin, fetched); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(bin, stampFile), []byte(key), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(bin, stampFile), []byte(stamp), 0o644); err != nil {
 		return fmt.Errorf("writing the stamp of the build: %w", err)
 	}
 	return nil
 }
 
-// upToDate reports whether bin holds every program, built for key.
-func (t Target) upToDate(bin, key string) bool {
+// upToDate reports whether bin holds every program, with the given stamp.
+func (t Target) upToDate(bin, stamp string) bool {
 	built, err := os.ReadFile(filepath.Join(bin, stampFile))
-	if err != nil || string(built) != key {
+	if err != nil || string(built) != stamp {
 		return false
 	}
-	for name := range t.programs {
-		if _, err := os.Stat(filepath.Join(bin, name)); err != nil { // follows the link
-			return false
-		}
+	names := slices.Concat(t.official, slices.Collect(maps.Keys(t.links)))
+	for _, main := range t.own {
+		names = append(names, filepath.Base(main))
 	}
-	return true
+	return !slices.ContainsFunc(names, func(name string) bool {
+		_, err := os.Stat(filepath.Join(bin, name)) // follows the link
+		return err != nil
+	})
 }
 
 // stamp returns the identity of a build in the folder source: a hash of the sources, the
@@ -158,79 +204,106 @@ func (t Target) stamp(ctx context.Context, source string) (string, error) {
 		}
 		fmt.Fprintf(hash, "%s %x\n", name, sha256.Sum256(data))
 	}
-	return fmt.Sprintf("%x\n", hash.Sum(nil)), nil
+	return fmt.Sprintf("%x", hash.Sum(nil)), nil
 }
 
-// compile builds the binary at path; the old binary stays until the new binary is
-// complete, so that processes can still start it.
-func (t Target) compile(ctx context.Context, source, path string, out io.Writer) error {
-	began := time.Now()
+// compile builds main packages into bin once compiled has returned; the old binaries stay until the new
+// binaries are complete, so that processes can still start them.
+func (t Target) compile(ctx context.Context, source, bin string, mains []string, compiled func() error, out io.Writer) error {
 	fmt.Fprintln(out, "fetching the sources of the control plane, unless they are in Go's module cache")
-	packages, err := goOutput(ctx, source, "list", "-deps", t.main)
-	if err != nil {
+	if _, err := goOutput(ctx, source, append([]string{"list", "-deps"}, mains...)...); err != nil {
 		return err
 	}
+	if err := compiled(); err != nil {
+		return err
+	}
+	began := time.Now()
 	flags, err := linkFlags(source)
 	if err != nil {
 		return err
 	}
-	total := strings.Count(packages, "\n") + 1
-	fmt.Fprintf(out, "building the control plane, %d packages; "+
-		"with nothing in Go's build cache this takes about %d minutes of CPU\n", total, t.minutes)
+	buildFlags := append([]string{"-ldflags", flags}, t.flags...)
+	work, err := staleWork(ctx, source, buildFlags, mains)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "building the control plane: %d packages\n", len(work.costs))
 
-	args := append([]string{"build", "-v", "-ldflags", flags, "-o", path + ".new"}, t.flags...)
-	cmd := exec.CommandContext(ctx, "go", append(args, t.main)...)
+	building := filepath.Join(bin, ".build")
+	if err := os.RemoveAll(building); err != nil {
+		return fmt.Errorf("removing an incomplete build: %w", err)
+	}
+	defer os.RemoveAll(building)
+	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-v", "-o", building + "/"}, buildFlags, mains)...)
 	cmd.Dir = source
 	cmd.Env = append(os.Environ(), "GOGC="+cmp.Or(os.Getenv("GOGC"), compilerGOGC))
-	p := newProgress(out, total)
+	p := newReader(work)
+	stop := progress.Show(out, p.line)
 	cmd.Stderr = p
 	err = cmd.Run()
-	p.close()
+	stop()
 	if err != nil {
 		return fmt.Errorf("building the control plane: %w\n%s", err, p.complaints())
 	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return fmt.Errorf("moving the binary into place: %w", err)
+	for _, main := range mains {
+		// go build names a program after the folder of its main package.
+		name := filepath.Base(filepath.Join(source, main))
+		built := filepath.Join(building, name)
+		if main == t.kube {
+			name = kubeBinary
+		}
+		if err := os.Rename(built, filepath.Join(bin, name)); err != nil {
+			return fmt.Errorf("moving %s into place: %w", name, err)
+		}
 	}
-	fmt.Fprintf(out, "built %s in %s\n", path, time.Since(began).Round(time.Second))
+	fmt.Fprintf(out, "built the control plane in %s\n", time.Since(began).Round(time.Second))
 	return nil
 }
 
-// link creates a link to the binary for every program.
-func (t Target) link(bin string) error {
-	for name, binary := range t.programs {
+// link creates a link for every program that is not a file of its own.
+func (t Target) link(bin string, fetched bool) error {
+	links := maps.Clone(t.links)
+	if links == nil {
+		links = map[string]string{}
+	}
+	if !fetched {
+		for _, name := range t.official {
+			links[name] = kubeBinary
+		}
+	}
+	for name, target := range links {
 		path := filepath.Join(bin, name)
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("replacing %s: %w", name, err)
 		}
-		if err := os.Symlink(binary, path); err != nil {
+		if err := os.Symlink(target, path); err != nil {
 			return fmt.Errorf("linking %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-var kubernetesVersion = regexp.MustCompile(`(?m)^\s*k8s\.io/kubernetes v(\d+)\.(\d+)\.(\d+)$`)
+var (
+	kubernetesVersion = regexp.MustCompile(`(?m)^\s*k8s\.io/kubernetes (v\d+\.\d+\.\d+)$`)
+	etcdVersion       = regexp.MustCompile(`(?m)^\s*go\.etcd\.io/etcd/server/v3 (v\S+)$`)
+)
 
 // linkFlags returns flags that strip the binary and set its version, the version that
 // go.mod requires: without it the programs report v0.0.0, which clients reject.
 func linkFlags(source string) (string, error) {
-	data, err := os.ReadFile(filepath.Join(source, "go.mod"))
+	version, _, err := versions(source)
 	if err != nil {
-		return "", fmt.Errorf("reading the version of Kubernetes: %w", err)
+		return "", err
 	}
-	found := kubernetesVersion.FindStringSubmatch(string(data))
-	if found == nil {
-		return "", fmt.Errorf("%s/go.mod requires no k8s.io/kubernetes", source)
-	}
+	found := strings.Split(strings.TrimPrefix(version, "v"), ".")
 	flags := []string{"-s", "-w"}
 	// The first is the version that the programs report, the second the version in the user
 	// agent of their requests.
 	for _, variables := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
 		flags = append(flags,
-			fmt.Sprintf("-X %s.gitVersion=v%s.%s.%s", variables, found[1], found[2], found[3]),
-			fmt.Sprintf("-X %s.gitMajor=%s", variables, found[1]),
-			fmt.Sprintf("-X %s.gitMinor=%s", variables, found[2]),
+			fmt.Sprintf("-X %s.gitVersion=%s", variables, version),
+			fmt.Sprintf("-X %s.gitMajor=%s", variables, found[0]),
+			fmt.Sprintf("-X %s.gitMinor=%s", variables, found[1]),
 			fmt.Sprintf("-X %s.gitTreeState=clean", variables))
 	}
 	return strings.Join(flags, " "), nil

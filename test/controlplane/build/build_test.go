@@ -2,6 +2,7 @@ package build
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,17 +13,18 @@ func newSource(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
 	for name, content := range map[string]string{
-		"go.mod":                "module " + modulePath + "\n\nrequire (\n\tk8s.io/kubernetes v1.37.1\n)\n",
+		"go.mod":                "module " + modulePath + "\n\ngo 1.26\n\nrequire (\n\tgo.etcd.io/etcd/server/v3 v3.7.0\n\tk8s.io/kubernetes v1.37.1\n)\n",
 		"go.sum":                "sum\n",
-		"cmd/kube/main.go":      "package main\n",
+		"cmd/kube/main.go":      "package main\n\nfunc main() { print(\"kube\") }\n",
+		"cmd/kubelets/main.go":  "package main\n\nfunc main() { print(\"kubelets\") }\n",
 		"kubelet/run.go":        "package kubelet\n",
 		"kubelet/run_test.go":   "package kubelet\n",
 		"stages/pod.yaml":       "kind: Stage\n",
 		"stages/README.md":      "words\n",
 		"cmd/controlplane/x.go": "package main\n",
-		"oldest/go.mod":         "module " + modulePath + "/oldest\n\nrequire (\n\tk8s.io/kubernetes v1.35.0\n)\n",
+		"oldest/go.mod":         "module " + modulePath + "/oldest\n\ngo 1.26\n\nrequire (\n\tk8s.io/kubernetes v1.35.0\n)\n",
 		"oldest/go.sum":         "sum\n",
-		"oldest/main.go":        "package main\n",
+		"oldest/main.go":        "package main\n\nfunc main() { print(\"oldest\") }\n",
 	} {
 		write(t, filepath.Join(folder, name), content)
 	}
@@ -45,6 +47,7 @@ func TestStampChangesWithTheSources(t *testing.T) {
 		"go.sum":                {newest: true},
 		"cmd/kube/main.go":      {newest: true},
 		"cmd/kube/new.go":       {newest: true},
+		"cmd/kubelets/main.go":  {newest: true},
 		"kubelet/run.go":        {newest: true},
 		"stages/pod.yaml":       {newest: true},
 		"oldest/go.mod":         {oldest: true},
@@ -81,54 +84,103 @@ func stampOf(t *testing.T, target Target, source string) string {
 	return key
 }
 
-func TestUpToDate(t *testing.T) {
-	target, bin := Newest(), t.TempDir()
-	if target.upToDate(bin, "key") {
-		t.Error("an empty folder must not be up to date")
-	}
-	write(t, filepath.Join(bin, binaryFile), "")
-	write(t, filepath.Join(bin, stampFile), "key")
-	if target.upToDate(bin, "key") {
-		t.Error("without the links it must not be up to date")
-	}
-	if err := target.link(bin); err != nil {
-		t.Fatal(err)
-	}
-	if !target.upToDate(bin, "key") {
-		t.Error("a complete folder must be up to date")
-	}
-	if target.upToDate(bin, "another key") {
-		t.Error("it must not be up to date for another key")
-	}
-	if err := os.Remove(filepath.Join(bin, binaryFile)); err != nil {
-		t.Fatal(err)
-	}
-	if target.upToDate(bin, "key") {
-		t.Error("with dangling links it must not be up to date")
+// expectPrograms compares what the programs print.
+func expectPrograms(t *testing.T, bin string, want map[string]string) {
+	t.Helper()
+	for name, text := range want {
+		got, err := exec.CommandContext(t.Context(), filepath.Join(bin, name)).CombinedOutput()
+		if err != nil || string(got) != text {
+			t.Errorf("%s prints %q, %v, want %q", name, got, err, text)
+		}
 	}
 }
 
-// TestTheOldestVersionSharesTheOtherPrograms shows that the folder of the oldest version is complete with the
-// programs of the folder above it.
-func TestTheOldestVersionSharesTheOtherPrograms(t *testing.T) {
-	above := t.TempDir()
-	bin := filepath.Join(above, Oldest().bin)
-	write(t, filepath.Join(bin, binaryFile), "old")
-	write(t, filepath.Join(bin, stampFile), "key")
-	if err := Oldest().link(bin); err != nil {
+// provide runs a target and returns its output.
+func provide(t *testing.T, target Target, source, bin string, origin Origin, first ...string) (string, error) {
+	t.Helper()
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if Oldest().upToDate(bin, "key") {
-		t.Error("without the newest version it must not be up to date")
+	defer out.Close()
+	failure := target.Run(t.Context(), source, bin, origin, first, out)
+	text, err := os.ReadFile(out.Name())
+	if err != nil {
+		t.Fatal(err)
 	}
-	write(t, filepath.Join(above, binaryFile), "new")
-	if !Oldest().upToDate(bin, "key") {
-		t.Error("a complete folder must be up to date")
-	}
-	for name, want := range map[string]string{"kube-apiserver": "old", "kube-scheduler": "old", "etcd": "new", "kubelets": "new"} {
-		if got, err := os.ReadFile(filepath.Join(bin, name)); err != nil || string(got) != want {
-			t.Errorf("%s is %s, %v, want the %s binary", name, got, err, want)
+	return string(text), failure
+}
+
+// TestBuildsWhatIsNotUpToDate shows that a build is done once, and again when a program is missing.
+func TestBuildsWhatIsNotUpToDate(t *testing.T) {
+	source, above := newSource(t), t.TempDir()
+	built := Origin{mode: modeBuild}
+	want := map[string]string{"kube-apiserver": "kube", "etcd": "kube", "kubectl": "kube", "kubelets": "kubelets"}
+	for _, step := range []struct {
+		arrange func()
+		builds  bool
+	}{
+		{func() {}, true},
+		{func() {}, false},
+		{func() { remove(t, above, "kube") }, true},
+		{func() { remove(t, above, "kubelets") }, true},
+		{func() { remove(t, above, "kubectl") }, true},
+		{func() { write(t, filepath.Join(source, "cmd/kubelets/more.go"), "package main\n") }, true},
+	} {
+		step.arrange()
+		out, err := provide(t, Newest(), source, above, built)
+		if err != nil {
+			t.Fatal(err)
 		}
+		if builds := !strings.Contains(out, "is up to date"); builds != step.builds {
+			t.Errorf("built: want %t, output:\n%s", step.builds, out)
+		}
+		expectPrograms(t, above, want)
+	}
+
+	// The folder of the oldest version is complete with the programs of the folder above it.
+	if _, err := provide(t, Oldest(), source, above, built); err != nil {
+		t.Fatal(err)
+	}
+	expectPrograms(t, filepath.Join(above, "oldest"), map[string]string{
+		"kube-apiserver": "oldest", "kube-scheduler": "oldest", "etcd": "kube", "kubectl": "kube", "kubelets": "kubelets",
+	})
+}
+
+func remove(t *testing.T, elements ...string) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(elements...)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestABrokenSourceLeavesTheLastBuild shows the errors of the compiler, and that programs stay.
+func TestABrokenSourceLeavesTheLastBuild(t *testing.T) {
+	source, bin := newSource(t), t.TempDir()
+	if _, err := provide(t, Newest(), source, bin, Origin{mode: modeBuild}); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(source, "cmd/kube/broken.go"), "package main\n\nvar x int = \"text\"\n")
+	_, err := provide(t, Newest(), source, bin, Origin{mode: modeBuild})
+	if err == nil || !strings.Contains(err.Error(), "broken.go:3") {
+		t.Errorf("want the error of the compiler, got %v", err)
+	}
+	expectPrograms(t, bin, map[string]string{"kube-apiserver": "kube", "kubelets": "kubelets"})
+}
+
+// TestTheFirstCommandIsDoneBeforeCompiling runs a command that writes a source that the build needs.
+func TestTheFirstCommandIsDoneBeforeCompiling(t *testing.T) {
+	source, bin := newSource(t), t.TempDir()
+	script := filepath.Join(source, "first.sh")
+	write(t, script, "sleep 0.3; echo 'package main; func init() { print(\"first \") }' > "+filepath.Join(source, "cmd/kube/first.go"))
+	for range 2 { // Beside programs that are up to date it runs, too.
+		if _, err := provide(t, Newest(), source, bin, Origin{mode: modeBuild}, "bash", script); err != nil {
+			t.Fatal(err)
+		}
+		expectPrograms(t, bin, map[string]string{"kube-apiserver": "first kube"})
+	}
+	if _, err := provide(t, Newest(), source, bin, Origin{mode: modeBuild}, "bash", "-c", "false"); err == nil || !strings.Contains(err.Error(), "running bash -c false") {
+		t.Errorf("want the failure of the command, got %v", err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -24,7 +25,7 @@ const usage = `controlplane builds and runs a local Kubernetes control plane, wi
 pods exist in the API only. It needs nothing but Go, and no rights.
 
 Usage:
-  controlplane build    build etcd, kube-apiserver, kubectl and so on into a folder
+  controlplane build    fetch or build etcd, kube-apiserver, kubectl and so on into a folder
   controlplane up       start a cluster; when it returns, Deployments get running pods
   controlplane status   show the cluster; exit code 1 when it is not healthy
   controlplane down     end the cluster and remove its files
@@ -83,9 +84,11 @@ func dispatch(ctx context.Context, args []string) error {
 }
 
 func runBuild(ctx context.Context, args []string) error {
-	flags := newFlags("build", "builds the programs of the control plane, or does nothing when they are up to date")
+	flags := newFlags("build", "fetches the official programs of the control plane where their sites can be reached, builds them\n"+
+		"otherwise, and does nothing when they are up to date; PODOPS_KUBE=fetch or PODOPS_KUBE=build decides by hand")
 	bin := flags.String("bin", inCheckout("bin"), "`folder` for the programs")
-	oldest := flags.Bool("oldest", false, "build the servers of the oldest Kubernetes version that PodOps supports, into the subfolder oldest")
+	oldest := flags.Bool("oldest", false, "provide the servers of the oldest Kubernetes version that PodOps supports, into the subfolder oldest")
+	first := flags.String("first", "", "`command`, without quotes in it, that is run beside downloads and is done before packages are compiled")
 	source := flags.String("source", "", "`folder` of this module (default: test/controlplane of the checkout)")
 	if err := parse(flags, args); err != nil {
 		return err
@@ -101,7 +104,11 @@ func runBuild(ctx context.Context, args []string) error {
 	if *oldest {
 		target = build.Oldest()
 	}
-	return target.Run(ctx, *source, *bin, os.Stdout)
+	origin, err := build.OriginOf(os.Getenv)
+	if err != nil {
+		return err
+	}
+	return target.Run(ctx, *source, *bin, origin, strings.Fields(*first), os.Stdout)
 }
 
 func runUp(ctx context.Context, args []string) error {

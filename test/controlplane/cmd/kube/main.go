@@ -1,7 +1,7 @@
-// Command kube is the whole local control plane in one file: etcd, kube-apiserver,
-// kube-controller-manager, kube-scheduler, kubectl, kwok and the simulated kubelets, each
-// under its own name and called through a symlink. They share most of their code, so one
-// file is linked in the time of one of them.
+// Command kube is the local control plane in one file: etcd, kube-apiserver,
+// kube-controller-manager, kube-scheduler and kubectl, each under its own name and called
+// through a symlink. They share most of their code, so one file is linked in the time of one
+// of them.
 //
 // The base name of argv[0] selects the component or, when it is none of them, the first
 // argument does. Only the selected component registers flags, metrics and feature gates,
@@ -38,8 +38,6 @@ func components() []component {
 		{"kube-controller-manager", controllerManager},
 		{"kube-scheduler", scheduler},
 		{"kubectl", kubectl},
-		{"kwok", kwok},
-		{"kubelets", kubelets},
 	}
 }
 
