@@ -52,46 +52,46 @@ func numbers() []story {
 		{
 			name: "a scale-in is held and withdrawn", workload: deployment(4),
 			acts:   []world.Act{approvals(), at(10, "scale", 2, ""), at(40, "scale", 4, "")},
-			length: 2 * time.Minute, left: 4, known: true,
+			length: 2 * time.Minute, left: 4,
 		},
 		{
 			name: "a scale-in is held and withdrawn by an autoscaler", workload: deployment(4),
 			acts:   []world.Act{approvals(), during(10, "hpa", 2, "", 20*time.Second), during(40, "hpa", 4, "", 30*time.Second)},
-			length: 2 * time.Minute, left: 4, known: true,
+			length: 2 * time.Minute, left: 4,
 		},
 		{
 			name: "a rollout with Recreate is held and withdrawn", workload: with(deployment(2), recreate),
 			acts:   []world.Act{approvals(), at(10, "image", 0, "v2"), at(40, "undo", 0, ""), at(70, "approve", 0, "")},
-			length: 3 * time.Minute, left: 2, known: true,
+			length: 3 * time.Minute, left: 2,
 		},
 		{
 			name: "a scale to 0 with Recreate is held and withdrawn", workload: with(deployment(3), recreate),
 			acts:   []world.Act{approvals(), at(10, "scale", 0, ""), at(40, "scale", 3, ""), at(70, "approve", 0, "")},
-			length: 3 * time.Minute, left: 3, known: true,
+			length: 3 * time.Minute, left: 3,
 		},
 		{
 			name: "an apply of a ReplicaSet is held and reverted", workload: of(world.ReplicaSet, 4),
 			acts:   []world.Act{approvals(), at(10, "scale", 2, "apply"), at(40, "scale", 4, "apply"), at(60, "approve", 0, "")},
-			length: 3 * time.Minute, left: 4, known: true,
+			length: 3 * time.Minute, left: 4,
 		},
 		{
 			name: "a ReplicaSet is scaled out while no manager answers", workload: of(world.ReplicaSet, 4),
 			acts: []world.Act{
 				approvals(), at(10, "scale", 2, "apply"), at(40, "kill", 0, ""), at(45, "scale", 6, ""), at(60, "start", 0, ""), at(110, "approve", 0, ""),
 			},
-			length: 4 * time.Minute, left: 6, known: true,
+			length: 4 * time.Minute, left: 6,
 		},
 		{
 			name: "a withdrawal comes while the watch of ReplicaSets is late", workload: of(world.ReplicaSet, 4),
 			late:   []world.Act{{At: 0, On: "replicasets", N: 4, For: time.Minute}},
 			acts:   []world.Act{approvals(), at(10, "scale", 2, ""), at(11, "scale", 4, ""), at(60, "approve", 0, "")},
-			length: 3 * time.Minute, left: 4, known: true,
+			length: 3 * time.Minute, left: 4,
 		},
 		{
 			name: "a withdrawal comes while the watch of Deployments is late", workload: deployment(4),
 			late:   []world.Act{{At: 15 * time.Second, On: "deployments", N: 30, For: time.Minute}},
 			acts:   []world.Act{approvals(), at(10, "scale", 2, ""), at(20, "scale", 4, ""), at(25, "approve", 0, "")},
-			length: 3 * time.Minute, left: 4, known: true,
+			length: 3 * time.Minute, left: 4,
 		},
 		{
 			name: "new pods fail while a rollout is held",
@@ -102,12 +102,12 @@ func numbers() []story {
 				approvals(), at(10, "image", 0, "v2"), during(60, "fail", 0, "new", 5*time.Minute), during(60, "fail", 1, "new", 5*time.Minute),
 				at(100, "approve", 0, ""),
 			},
-			length: 4 * time.Minute, left: anyNumber, known: true,
+			length: 4 * time.Minute, left: anyNumber,
 		},
 		{
 			name: "a scale-in is held for a quarter of an hour", workload: with(deployment(4), func(w *world.Workload) { w.ProgressDeadline = 20 }),
 			acts:   []world.Act{approvals(), at(10, "scale", 2, "")},
-			length: 15 * time.Minute, left: 4, known: true,
+			length: 15 * time.Minute, left: 4,
 		},
 		{
 			name: "a rollout is held for an hour", workload: with(deployment(4), func(w *world.Workload) { w.ProgressDeadline = 20 }),
@@ -128,22 +128,22 @@ func refusals() []story {
 		{
 			name: "a policy denies a scale", workload: of(world.ReplicaSet, 3),
 			acts:   []world.Act{during(0, "deny", 0, "scale", time.Minute), at(5, "scale", 0, "")},
-			length: 2 * time.Minute, left: 3, known: true,
+			length: 2 * time.Minute, left: 3,
 		},
 		{
 			name: "a scale conflicts", workload: of(world.ReplicaSet, 3),
 			acts:   []world.Act{at(5, "scale", 0, "outdated")},
-			length: 2 * time.Minute, left: 3, known: true,
+			length: 2 * time.Minute, left: 3,
 		},
 		{
 			name: "a webhook denies a delete", workload: deployment(3),
 			acts:   []world.Act{during(0, "deny", 0, "delete", time.Minute), at(5, "delete-pod", 0, "")},
-			length: 2 * time.Minute, left: 3, known: true,
+			length: 2 * time.Minute, left: 3,
 		},
 		{
 			name: "a webhook denies an eviction", workload: deployment(3),
 			acts:   []world.Act{during(0, "deny", 0, "evict", time.Minute), at(5, "evict", 0, "")},
-			length: 2 * time.Minute, left: 3, known: true,
+			length: 2 * time.Minute, left: 3,
 		},
 	}
 }
@@ -154,17 +154,17 @@ func counterparts() []story {
 		{
 			name: "a ReplicaSet is orphaned while its pods wait", workload: of(world.ReplicaSet, 3),
 			acts:   []world.Act{approvals(), at(10, "scale", 1, ""), at(40, "orphan", 0, ""), at(60, "approve", 0, "")},
-			length: 4 * time.Minute, left: 3, known: true,
+			length: 4 * time.Minute, left: 3,
 		},
 		{
 			name: "a Deployment is orphaned while its rollout waits", workload: deployment(3),
 			acts:   []world.Act{approvals(), at(10, "image", 0, "v2"), at(40, "orphan", 0, "all"), at(60, "approve", 0, "")},
-			length: 4 * time.Minute, left: anyNumber, known: true,
+			length: 4 * time.Minute, left: anyNumber,
 		},
 		{
 			name: "a pod is released while it waits", workload: of(world.ReplicaSet, 3),
 			acts:   []world.Act{approvals(), at(10, "scale", 1, ""), at(40, "release-pod", 0, "waiting"), at(60, "approve", 0, "")},
-			length: 4 * time.Minute, left: anyNumber, removed: anyNumber, known: true,
+			length: 4 * time.Minute, left: anyNumber, removed: anyNumber,
 		},
 		{
 			name: "another pod fails while a pod is drained", workload: with(deployment(3), func(w *world.Workload) {
@@ -174,12 +174,12 @@ func counterparts() []story {
 				at(0, "budget", 2, ""), {At: 10 * time.Second, Verb: "drain", Text: "uncordon", For: 5 * time.Minute},
 				during(15, "fail", 0, "idle", 7*time.Minute),
 			},
-			length: 8 * time.Minute, left: anyNumber, removed: anyNumber, known: true,
+			length: 8 * time.Minute, left: anyNumber, removed: anyNumber,
 		},
 		{
 			name: "the template of a ReplicaSet loses the label while its pods wait", workload: of(world.ReplicaSet, 3),
 			acts:   []world.Act{approvals(), at(10, "scale", 1, ""), at(30, "untemplate", 0, ""), at(50, "approve", 0, "")},
-			length: 4 * time.Minute, left: 1, removed: 2, known: true,
+			length: 4 * time.Minute, left: 1, removed: 2,
 		},
 		{
 			name: "a node is selected again while its pod waits", workload: of(world.DaemonSet, 3),
@@ -201,12 +201,12 @@ func strangers() []story {
 		{
 			name: "one labelled pod among pods without the label", workload: with(deployment(3), none),
 			acts:   []world.Act{at(5, "label-pod", 0, ""), at(6, "cost", 0, "-1"), at(30, "scale", 2, "")},
-			length: 15 * time.Minute, left: 2, removed: 1, known: true,
+			length: 15 * time.Minute, left: 2, removed: 1,
 		},
 		{
 			name: "one pod without the label among labelled pods", workload: deployment(4),
 			acts:   []world.Act{at(5, "unlabel-pod", 3, ""), at(6, "cost", 0, "-1"), at(30, "scale", 3, "")},
-			length: 15 * time.Minute, left: 3, removed: 1, known: true,
+			length: 15 * time.Minute, left: 3, removed: 1,
 		},
 		{
 			name: "a rollout of labelled pods with one without the label", workload: deployment(4),
@@ -235,24 +235,24 @@ func clients() []story {
 			acts: []world.Act{
 				at(0, "rule", 0, "share=25%"), {At: 10 * time.Second, Verb: "drain", Text: "uncordon", For: 45 * time.Second},
 			},
-			length: 3 * time.Minute, left: 3, removed: 1, granted: map[string]int{"drain": 1}, known: true,
+			length: 3 * time.Minute, left: 3, removed: 1, granted: map[string]int{"drain": 1},
 		},
 		{
 			name: "a descheduler that may evict one pod", workload: deployment(6),
 			acts:   []world.Act{during(10, "evict-some", 1, "", time.Minute)},
-			length: 3 * time.Minute, left: 6, removed: 1, granted: map[string]int{"evict-some": 1}, known: true,
+			length: 3 * time.Minute, left: 6, removed: 1, granted: map[string]int{"evict-some": 1},
 		},
 		{
 			name: "a descheduler that may evict two pods under a rule", workload: deployment(12),
 			acts:   []world.Act{at(0, "rule", 0, "share=25%"), during(10, "evict-some", 2, "", time.Minute)},
-			length: 3 * time.Minute, left: 12, removed: 2, granted: map[string]int{"evict-some": 2}, known: true,
+			length: 3 * time.Minute, left: 12, removed: 2, granted: map[string]int{"evict-some": 2},
 		},
 		{
 			name: "a drain that gave up", workload: deployment(2), nodes: 2,
 			acts: []world.Act{
 				approvals(), {At: 10 * time.Second, Verb: "drain", Text: "uncordon", For: 5 * time.Second}, at(81, "approve", 0, ""),
 			},
-			length: 4 * time.Minute, left: 2, known: true,
+			length: 4 * time.Minute, left: 2,
 		},
 		{
 			name: "a drain of an application that fails and recovers", workload: deployment(3), nodes: 1,
@@ -260,17 +260,17 @@ func clients() []story {
 				at(0, "budget", 2, ""), during(10, "fail", 0, "", 15*time.Second), during(10, "fail", 1, "", 15*time.Second),
 				{At: 13 * time.Second, Verb: "drain", Text: "uncordon", For: 4 * time.Minute},
 			},
-			length: 6 * time.Minute, left: anyNumber, removed: anyNumber, known: true,
+			length: 6 * time.Minute, left: anyNumber, removed: anyNumber,
 		},
 		{
 			name: "an owner that names another pod at each refusal", workload: of(world.Fleet, 4),
 			acts:   []world.Act{approvals(), at(10, "scale", 3, ""), at(60, "approve", 0, "")},
-			length: 4 * time.Minute, left: 3, removed: 1, known: true,
+			length: 4 * time.Minute, left: 3, removed: 1,
 		},
 		{
 			name: "a Rollout under a rule of availability", workload: of(world.Rollout, 8),
 			acts:   []world.Act{at(0, "rule", 0, "max=1"), at(10, "image", 0, "v2")},
-			length: 10 * time.Minute, left: 8, removed: 8, known: true,
+			length: 10 * time.Minute, left: 8, removed: 8,
 		},
 		{
 			name: "a group of a leader and its workers", workload: of(world.Group, 4),
