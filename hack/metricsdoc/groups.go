@@ -17,7 +17,7 @@ func groups() []group {
 			"podops_deletes_pending", "podops_deletes_held_total", "podops_deletes_ended_total", "podops_deletes_cancelled_total",
 			"podops_holds_expired_total", "podops_delete_reviews_total", "podops_scale_downs_kept",
 		}},
-		{"Which pods went past a rule, and why?", []string{"podops_deletes_unguarded_total", "podops_rules_waived_total"}},
+		{"Which pods went past a rule, and why?", []string{"podops_deletes_unguarded_total", "podops_updates_unguarded_total", "podops_rules_waived_total"}},
 		{"What do rules permit, and how many slots are used?", []string{
 			"podops_permits_total", "podops_podtransitionrule_pods", "podops_rule_unavailable_pods", "podops_rule_unavailable_pods_limit",
 			"podops_poddisruptionbudget_pods",

@@ -1,6 +1,7 @@
 package deferreddelete
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -264,5 +265,53 @@ func TestUnguarded(t *testing.T) {
 	if Removed(controlled()) || Removed(controlled(phase(corev1.PodFailed))) ||
 		Removed(controlled(phase(corev1.PodFailed), disrupted(corev1.ConditionFalse, "DeletionByPodGC"))) {
 		t.Error("a pod that stays counts as removed")
+	}
+}
+
+func TestUpdatedUnguarded(t *testing.T) {
+	// A pod as it was, and as it is after one change of its spec.
+	generation := func(of int64) func(*corev1.Pod) { return func(pod *corev1.Pod) { pod.Generation = of } }
+	debugged := func(pod *corev1.Pod) {
+		pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, corev1.EphemeralContainer{
+			EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger"},
+		})
+	}
+	ending := func(pod *corev1.Pod) { pod.DeletionTimestamp = new(metav1.Now()) }
+	type edits []func(*corev1.Pod)
+	for name, tc := range map[string]struct {
+		both, before, after edits
+		want                bool
+	}{
+		"a changed spec":                                  {want: true},
+		"while it waits for its rules":                    {both: edits{labelled(appsv1alpha1.PreCheckLabelPrefix+"/x", "1")}, want: true},
+		"while its traffic goes off":                      {both: edits{labelled(appsv1alpha1.PreparingLabelPrefix+"/x", "1")}, want: true},
+		"while a deletion may operate":                    {both: edits{operates("x", "delete")}, want: true},
+		"while PodOps may delete it":                      {both: edits{operates("pod-delete", "update")}, want: true},
+		"after an earlier debugging":                      {both: edits{debugged}, want: true},
+		"while an update may operate":                     {both: edits{operates("x", "update")}},
+		"while an operation of any other type may":        {both: edits{operates("x", "resize")}},
+		"while an update and a deletion may":              {both: edits{operates("x", "delete"), operates("y", "update")}},
+		"with the request that finishes the operation":    {before: edits{operates("x", "update")}},
+		"the version with the permit was missed":          {after: edits{operates("x", "update")}},
+		"no change of the spec":                           {after: edits{generation(3)}},
+		"an API server that counts no generations":        {before: edits{generation(0)}, after: edits{generation(0)}},
+		"a container to debug it":                         {after: edits{debugged}},
+		"an end":                                          {after: edits{ending}},
+		"another pod of the name":                         {after: edits{func(pod *corev1.Pod) { pod.UID = "other" }}},
+		"a pod that is on no node":                        {before: edits{func(pod *corev1.Pod) { pod.Spec.NodeName = "" }}},
+		"a pod that has finished":                         {both: edits{phase(corev1.PodSucceeded)}},
+		"a pod outside of PodOps":                         {before: edits{func(pod *corev1.Pod) { pod.Labels = nil }}},
+		"a pod that is taken from PodOps with the change": {after: edits{func(pod *corev1.Pod) { pod.Labels = nil }}, want: true},
+		"a mirror pod": {both: edits{func(pod *corev1.Pod) {
+			pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+		}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := controlled(slices.Concat(edits{generation(3)}, tc.both, tc.before)...)
+			after := controlled(slices.Concat(edits{generation(4)}, tc.both, tc.after)...)
+			if got := UpdatedUnguarded(before, after); got != tc.want {
+				t.Errorf("got %t, want %t", got, tc.want)
+			}
+		})
 	}
 }

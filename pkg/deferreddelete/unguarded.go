@@ -48,6 +48,36 @@ func Unguarded(pod *corev1.Pod, owner OwnerState, namespaceTerminating bool) (Re
 	}
 }
 
+// UpdatedUnguarded reports whether the spec of a controlled pod that runs on a node was changed in place between two versions
+// of it, although no operation that leaves the pod in place was permitted. The API server counts changes of the spec in the
+// generation; an ephemeral container that is added to debug the pod is no update.
+func UpdatedUnguarded(before, after *corev1.Pod) bool {
+	_, mirror := before.Annotations[corev1.MirrorPodAnnotationKey]
+	switch {
+	case !appsv1alpha1.IsControlled(before.Labels), mirror, before.UID != after.UID, before.Spec.NodeName == "":
+		return false
+	case after.DeletionTimestamp != nil, before.Status.Phase == corev1.PodSucceeded, before.Status.Phase == corev1.PodFailed:
+		return false
+	case before.Generation == 0, after.Generation <= before.Generation, lastDebugger(before) != lastDebugger(after):
+		return false
+	}
+	// Versions between the two may be missing.
+	return !updatable(before.Labels) && !updatable(after.Labels)
+}
+
+// updatable reports whether an operation that leaves the pod in place may operate on it.
+func updatable(labels map[string]string) bool {
+	return granted(labels, func(id, operationType string) bool { return !isRemoval(id, operationType) }, appsv1alpha1.OperateLabelPrefix)
+}
+
+// lastDebugger returns the name of the ephemeral container that was added last; empty without any.
+func lastDebugger(pod *corev1.Pod) string {
+	if n := len(pod.Spec.EphemeralContainers); n > 0 {
+		return pod.Spec.EphemeralContainers[n-1].Name
+	}
+	return ""
+}
+
 // endedBy returns which component of Kubernetes has ended the pod, and false for a pod that finished by
 // itself. Two write the phase Failed together with the condition DisruptionTarget, and pod GC only on a pod
 // that has not finished: the kubelet, for want of resources, for a critical pod or when its node shuts

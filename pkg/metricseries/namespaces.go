@@ -9,22 +9,34 @@ import (
 // MaxNamespaces is how many namespaces have series of their own in a metric. All others together are Other.
 const MaxNamespaces = 500
 
-// NamespaceCounter is a counter with the label namespace and one label with few values. A namespace has
+// NamespaceCounter is a counter with the label namespace, and one other label with few values or none. A namespace has
 // the series of all values from Begin on, since no query sees the first increase of a series that begins with
 // it. It is safe for concurrent use.
 type NamespaceCounter struct {
 	counts *prometheus.CounterVec
-	values []string
+	values [][]string
 
 	mu    sync.Mutex
 	names *Names
 }
 
-// NewNamespaceCounter returns a NamespaceCounter in which only the series of Other exist.
+// NewNamespaceCounter returns a NamespaceCounter with a second label, in which only the series of Other exist.
 func NewNamespaceCounter(opts prometheus.CounterOpts, label string, values []string) *NamespaceCounter {
+	var each [][]string
+	for _, value := range values {
+		each = append(each, []string{value})
+	}
+	return newNamespaceCounter(opts, []string{"namespace", label}, each)
+}
+
+// NewPlainNamespaceCounter returns a NamespaceCounter with the label namespace alone, in which only the series of Other exists.
+func NewPlainNamespaceCounter(opts prometheus.CounterOpts) *NamespaceCounter {
+	return newNamespaceCounter(opts, []string{"namespace"}, [][]string{nil})
+}
+
+func newNamespaceCounter(opts prometheus.CounterOpts, labels []string, values [][]string) *NamespaceCounter {
 	c := &NamespaceCounter{
-		counts: prometheus.NewCounterVec(opts, []string{"namespace", label}), values: values,
-		names: NewNames(Limits{PerNamespace: 1, InAll: MaxNamespaces}),
+		counts: prometheus.NewCounterVec(opts, labels), values: values, names: NewNames(Limits{PerNamespace: 1, InAll: MaxNamespaces}),
 	}
 	c.create(Other)
 	return c
@@ -32,7 +44,7 @@ func NewNamespaceCounter(opts prometheus.CounterOpts, label string, values []str
 
 func (c *NamespaceCounter) create(namespace string) {
 	for _, value := range c.values {
-		c.counts.WithLabelValues(namespace, value)
+		c.counts.WithLabelValues(append([]string{namespace}, value...)...)
 	}
 }
 
@@ -53,11 +65,12 @@ func (c *NamespaceCounter) Begin(namespace string) {
 	}
 }
 
-// Inc counts under a namespace, or under Other if the namespace has no series.
-func (c *NamespaceCounter) Inc(namespace, value string) {
+// Inc counts under a namespace, or under Other if the namespace has no series, and under the value of the second label if
+// there is one.
+func (c *NamespaceCounter) Inc(namespace string, value ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.counts.WithLabelValues(c.names.Lookup(namespace, namespace), value).Inc()
+	c.counts.WithLabelValues(append([]string{c.names.Lookup(namespace, namespace)}, value...)...).Inc()
 }
 
 // End deletes the series of a namespace, so that another namespace can have series.

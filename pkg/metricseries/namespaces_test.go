@@ -76,3 +76,18 @@ func TestNamespacesBeyondTheBoundCountAsOther(t *testing.T) {
 		t.Errorf("%v of a namespace with a free place, want 1", got)
 	}
 }
+
+func TestAPlainNamespaceCounterHasNoOtherLabel(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	counter := metricseries.NewPlainNamespaceCounter(prometheus.CounterOpts{Name: "reads_total"})
+	if err := registry.Register(counter); err != nil {
+		t.Fatal(err)
+	}
+	counter.Begin("shop")
+	counter.Inc("shop")
+	counter.Inc("new")
+	want := map[string]float64{"namespace=other": 1, "namespace=shop": 1}
+	if diff := cmp.Diff(want, measured.Values(t, registry, "reads_total")); diff != "" {
+		t.Errorf("counts (-want +got):\n%s", diff)
+	}
+}

@@ -173,12 +173,11 @@ func slimSpecMessage() *prune.Message {
 		26, // dnsConfig
 		32, // overhead
 		33, // topologySpreadConstraints
-		34, // ephemeralContainers
 		38, // schedulingGates
 		39, // resourceClaims
 		40, // resources
 		44, // evictionResponders
-	)
+	).In(34, prune.Only(1).In(1, prune.Only(1))) // ephemeralContainers: their names
 }
 
 func slimStatusMessage() *prune.Message {

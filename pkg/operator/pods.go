@@ -19,6 +19,7 @@ import (
 //     strings and list of addresses,
 //   - the ports of containers that have names: adapters that run inside of the manager find
 //     the port of a Service by them,
+//   - the name of the last ephemeral container,
 //   - the images, resources and states of containers while a PodOperation may operate on the pod.
 //
 // A slim pod must never be sent to the API server as a whole; every write is a patch.
@@ -70,7 +71,7 @@ func operatedContainers(pod *corev1.Pod) (containers []corev1.Container, statuse
 
 func slimPodSpec(spec *corev1.PodSpec) {
 	spec.Containers = namedPorts(spec.Containers)
-	spec.InitContainers, spec.EphemeralContainers = nil, nil
+	spec.InitContainers, spec.EphemeralContainers = nil, lastName(spec.EphemeralContainers)
 	spec.Volumes, spec.ImagePullSecrets, spec.HostAliases = nil, nil, nil
 	spec.Affinity, spec.Tolerations, spec.TopologySpreadConstraints = nil, nil, nil
 	spec.SchedulingGates, spec.ResourceClaims, spec.EvictionResponders = nil, nil, nil
@@ -82,6 +83,16 @@ func slimPodStatus(status *corev1.PodStatus) {
 	status.InitContainerStatuses, status.EphemeralContainerStatuses = nil, nil
 	status.ResourceClaimStatuses, status.NodeAllocatableResourceClaimStatuses, status.VolumeHealth = nil, nil, nil
 	status.AllocatedResources, status.Resources = nil, nil
+}
+
+// lastName returns the last ephemeral container with its name alone, which changes with each container that is
+// added: none can be removed.
+func lastName(containers []corev1.EphemeralContainer) []corev1.EphemeralContainer {
+	if len(containers) == 0 {
+		return nil
+	}
+	name := containers[len(containers)-1].Name
+	return []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name}}}
 }
 
 // mostRestarts returns one status with the most restarts of a container, which decides about the

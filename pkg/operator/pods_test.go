@@ -235,3 +235,16 @@ func TestSlimPodKeepsContainersWhileAPodOperationOperates(t *testing.T) {
 		t.Errorf("got %+v", slim.Spec.Containers)
 	}
 }
+
+func TestSlimPodKeepsTheNameOfTheLastEphemeralContainer(t *testing.T) {
+	pod := production()
+	for _, name := range []string{"debugger-1", "debugger-2"} {
+		pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, corev1.EphemeralContainer{
+			EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name, Image: "busybox"},
+		})
+	}
+	want := []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger-2"}}}
+	if diff := cmp.Diff(want, slimmed(t, pod).Spec.EphemeralContainers); diff != "" {
+		t.Errorf("ephemeral containers (-want +got):\n%s", diff)
+	}
+}

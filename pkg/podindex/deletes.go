@@ -14,14 +14,39 @@ import (
 // GuardsDelete reports whether a PodTransitionRule selects a pod and has an enforced PreCheck rule
 // that applies to its deletion.
 func GuardsDelete(ruleset *appsv1alpha1.PodTransitionRule, pod *corev1.Pod) bool {
-	selector, err := Selector(ruleset)
-	if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
+	return selects(ruleset, pod) && enforces(ruleset, pod, appsv1alpha1.DeleteOperationType)
+}
+
+// GuardsUpdate reports whether a PodTransitionRule selects a pod, and either denies updates in place without an
+// operation, or has an enforced PreCheck rule that applies to an operation of another type than delete. An update
+// without an operation has no type.
+func GuardsUpdate(ruleset *appsv1alpha1.PodTransitionRule, pod *corev1.Pod) bool {
+	if !selects(ruleset, pod) {
 		return false
 	}
+	types := []string{updateType}
+	for i := range ruleset.Spec.Rules {
+		types = append(types, ruleset.Spec.Rules[i].Conditions...)
+	}
+	return ruleset.Spec.UnguardedUpdates == appsv1alpha1.UnguardedUpdatesDeny || slices.ContainsFunc(types, func(operationType string) bool {
+		return operationType != appsv1alpha1.DeleteOperationType && enforces(ruleset, pod, operationType)
+	})
+}
+
+// updateType is a type of operations that rules without conditions apply to.
+const updateType = "update"
+
+func selects(ruleset *appsv1alpha1.PodTransitionRule, pod *corev1.Pod) bool {
+	selector, err := Selector(ruleset)
+	return err == nil && selector.Matches(labels.Set(pod.Labels))
+}
+
+// enforces reports whether an enforced PreCheck rule applies to an operation of a type on the pod.
+func enforces(ruleset *appsv1alpha1.PodTransitionRule, pod *corev1.Pod, operationType string) bool {
 	skipped := podstate.SkipRules(pod.Annotations)
 	return slices.ContainsFunc(ruleset.Spec.Rules, func(r appsv1alpha1.TransitionRule) bool {
 		enforced := r.Enforcement == "" || r.Enforcement == appsv1alpha1.EnforcementEnforce
 		return enforced && !r.Disabled && r.Stage != appsv1alpha1.StagePostCheck &&
-			rule.ScopeOf(r).Applies(appsv1alpha1.DeleteOperationType, pod.Labels, skipped)
+			rule.ScopeOf(r).Applies(operationType, pod.Labels, skipped)
 	})
 }

@@ -79,7 +79,26 @@ type PodTransitionRuleSpec struct {
 	// which is Undo by default.
 	// +optional
 	OnMaxHold HoldAction `json:"onMaxHold,omitempty"`
+
+	// unguardedUpdates is the answer to a request that changes the spec of a selected pod on a node in
+	// place (images, resources, activeDeadlineSeconds and so on; ephemeral containers excepted) while no
+	// operation of another type than delete may operate on the pod. Allow lets it pass, and records
+	// the event UpdatedUnguarded. Deny denies it, with the name of this resource. Unset: Allow.
+	// +optional
+	UnguardedUpdates UnguardedUpdates `json:"unguardedUpdates,omitempty"`
 }
+
+// UnguardedUpdates is the answer to updates of pods in place without an operation.
+// +kubebuilder:validation:Enum=Allow;Deny
+type UnguardedUpdates string
+
+const (
+	// UnguardedUpdatesAllow lets such an update pass, and reports it.
+	UnguardedUpdatesAllow UnguardedUpdates = "Allow"
+
+	// UnguardedUpdatesDeny denies such an update.
+	UnguardedUpdatesDeny UnguardedUpdates = "Deny"
+)
 
 // HoldAction is the action when a pod has waited for the maximum time.
 // +kubebuilder:validation:Enum=Undo;Release

@@ -9,10 +9,11 @@ import (
 	"github.com/podops-dev/podops/pkg/metricseries"
 )
 
-// Metrics counts how deletes and removals end.
+// Metrics counts how deletes and removals end, and pods that go past their rules.
 type Metrics struct {
 	cancelled *prometheus.CounterVec
 	unguarded *metricseries.NamespaceCounter
+	updated   *metricseries.NamespaceCounter
 }
 
 // NewMetrics registers the metrics. It fails when they are registered already.
@@ -30,8 +31,13 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 			Help: "Pods that were removed although an enforced rule had not permitted it: TaintManager, PodGC, Preemption, Kubelet, OwnerDeleted, Forced, " +
 				"or Unanswered (no manager answered). After a restart, pods that are terminating then may count twice.",
 		}, "reason", unguardedReasons()),
+		updated: metricseries.NewPlainNamespaceCounter(prometheus.CounterOpts{
+			Name: "podops_updates_unguarded_total",
+			Help: "Changes of the spec of pods in place (image, resources, activeDeadlineSeconds and so on) without an operation, although an " +
+				"enforced rule applies to updates of them. Changes while no replica leads are not counted.",
+		}),
 	}
-	for _, collector := range []prometheus.Collector{m.cancelled, m.unguarded} {
+	for _, collector := range []prometheus.Collector{m.cancelled, m.unguarded, m.updated} {
 		if err := registry.Register(collector); err != nil {
 			return nil, fmt.Errorf("registering the metrics of deletes: %w", err)
 		}

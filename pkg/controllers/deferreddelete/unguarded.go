@@ -26,8 +26,13 @@ import (
 // never changes.
 const EventUnguarded = "DeletedUnguarded"
 
+// EventUpdatedUnguarded reports that the spec of a pod was changed in place without an operation that its
+// rules had permitted. It never changes.
+const EventUpdatedUnguarded = "UpdatedUnguarded"
+
 // Unguarded reports pods that are removed past their rules: by an event on the owner of the pod,
-// or on a pod without an owner, and by a metric. It watches pods, so it also sees removals that no
+// or on a pod without an owner, and by a metric. It likewise reports pods that are updated in place past their
+// rules, by an event on the pod. It watches pods, so it also sees requests that no
 // webhook reviewed. It runs on the leader.
 type Unguarded struct {
 	informers cache.Informers
@@ -47,8 +52,11 @@ func NewUnguarded(informers cache.Cache, recorder events.EventRecorder, metrics 
 // Start watches pods and namespaces until ctx ends.
 func (u *Unguarded) Start(ctx context.Context) error {
 	endPods, err := u.watch(ctx, &corev1.Pod{}, toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { u.observe(ctx, object) },
-		UpdateFunc: func(_, object any) { u.observe(ctx, object) },
+		AddFunc: func(object any) { u.observe(ctx, object) },
+		UpdateFunc: func(before, object any) {
+			u.observe(ctx, object)
+			u.observeUpdate(ctx, before, object)
+		},
 		DeleteFunc: u.forget,
 	})
 	if err != nil {
@@ -88,17 +96,38 @@ func (u *Unguarded) observe(ctx context.Context, object any) {
 	}
 	if u.metrics.unguarded.Lacks(pod.Namespace) && !u.namespaceTerminating(ctx, pod.Namespace) {
 		u.metrics.unguarded.Begin(pod.Namespace)
+		u.metrics.updated.Begin(pod.Namespace)
 	}
 	if !deferreddelete.Removed(pod) || !u.isNew(pod.UID) {
 		return
 	}
 	reason, unguarded := deferreddelete.Unguarded(pod, u.ownerState(ctx, pod), u.namespaceTerminating(ctx, pod.Namespace))
-	if !unguarded || !u.isRuled(ctx, pod) {
+	if !unguarded || !u.isRuled(ctx, pod, podindex.GuardsDelete) {
 		return
 	}
 	u.metrics.unguarded.Inc(pod.Namespace, string(reason))
 	u.recorder.Eventf(subjectOf(pod), nil, corev1.EventTypeWarning, EventUnguarded, string(reason),
 		"pod %s is removed although its rules had not permitted it: %s", pod.Name, explained(reason, pod))
+}
+
+// observeUpdate reports a change of the spec in place, which is one step of the generation of the pod.
+func (u *Unguarded) observeUpdate(ctx context.Context, earlier, later any) {
+	before, isPod := earlier.(*corev1.Pod)
+	after, ok := later.(*corev1.Pod)
+	if !isPod || !ok || !deferreddelete.UpdatedUnguarded(before, after) || u.outside(ctx, after.Namespace) || !u.isRuled(ctx, before, podindex.GuardsUpdate) {
+		return
+	}
+	u.metrics.updated.Inc(after.Namespace)
+	u.recorder.Eventf(after, nil, corev1.EventTypeWarning, EventUpdatedUnguarded, "Update",
+		"the spec was changed in place (generation %d) without an operation that its rules had permitted; "+
+			"unguardedUpdates: Deny in a PodTransitionRule denies such requests", after.Generation)
+}
+
+// outside reports whether a namespace is out of PodOps, or terminating.
+func (u *Unguarded) outside(ctx context.Context, name string) bool {
+	namespace := &corev1.Namespace{}
+	err := u.reader.Get(ctx, types.NamespacedName{Name: name}, namespace)
+	return err != nil || namespace.DeletionTimestamp != nil || name == metav1.NamespaceSystem || namespace.Labels[appsv1alpha1.ControlLabelKey] == "false"
 }
 
 // isNew records that a pod is being removed. It returns false if that was known.
@@ -132,6 +161,7 @@ func (u *Unguarded) forgetNamespace(object any) {
 	}
 	if namespace, ok := object.(*corev1.Namespace); ok {
 		u.metrics.unguarded.End(namespace.Name)
+		u.metrics.updated.End(namespace.Name)
 	}
 }
 
@@ -159,15 +189,15 @@ func (u *Unguarded) namespaceTerminating(ctx context.Context, name string) bool 
 	return err != nil || namespace.DeletionTimestamp != nil
 }
 
-// isRuled reports whether an enforced rule applies to the deletion of a pod.
-func (u *Unguarded) isRuled(ctx context.Context, pod *corev1.Pod) bool {
+// isRuled reports whether a PodTransitionRule of its namespace guards a pod.
+func (u *Unguarded) isRuled(ctx context.Context, pod *corev1.Pod, guards func(*appsv1alpha1.PodTransitionRule, *corev1.Pod) bool) bool {
 	list := &appsv1alpha1.PodTransitionRuleList{}
 	if err := u.reader.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {
-		ctrllog.FromContext(ctx).Error(err, "Reading the rules of a removed pod", "pod", client.ObjectKeyFromObject(pod))
+		ctrllog.FromContext(ctx).Error(err, "Reading the rules of a pod", "pod", client.ObjectKeyFromObject(pod))
 		return false
 	}
 	for i := range list.Items {
-		if podindex.GuardsDelete(&list.Items[i], pod) {
+		if guards(&list.Items[i], pod) {
 			return true
 		}
 	}

@@ -143,3 +143,60 @@ func TestSubjectOf(t *testing.T) {
 		t.Error("a pod without an owner is its own subject")
 	}
 }
+
+func TestUpdatesInPlace(t *testing.T) {
+	named := func(labels map[string]string) client.Object {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", Labels: labels}}
+	}
+	denies := func() client.Object {
+		denying := ruleset(func(r *appsv1alpha1.TransitionRule) { r.Conditions = []string{"delete"} }).(*appsv1alpha1.PodTransitionRule)
+		denying.Spec.UnguardedUpdates = appsv1alpha1.UnguardedUpdatesDeny
+		return denying
+	}
+	running := func() *builders.PodBuilder { return builders.MakePod("web-0").Label("app", "web").Node("node-1") }
+	for name, tc := range map[string]struct {
+		pod     *builders.PodBuilder
+		objects []client.Object
+		want    bool
+	}{
+		"under a rule":                         {pod: running(), objects: []client.Object{named(nil), ruleset()}, want: true},
+		"under a rule for resizes":             {pod: running(), objects: []client.Object{named(nil), ruleset(func(r *appsv1alpha1.TransitionRule) { r.Conditions = []string{"resize"} })}, want: true},
+		"under a rule for deletes that denies": {pod: running(), objects: []client.Object{named(nil), denies()}, want: true},
+		"under a rule for deletes":             {pod: running(), objects: []client.Object{named(nil), ruleset(func(r *appsv1alpha1.TransitionRule) { r.Conditions = []string{"delete"} })}},
+		"under a rule that only warns":         {pod: running(), objects: []client.Object{named(nil), ruleset(func(r *appsv1alpha1.TransitionRule) { r.Enforcement = appsv1alpha1.EnforcementWarn })}},
+		"that no rule selects":                 {pod: running().Label("app", "db"), objects: []client.Object{named(nil), ruleset(), denies()}[:2]},
+		"in an operation":                      {pod: running().Allowed("x", "update"), objects: []client.Object{named(nil), ruleset()}},
+		"in a namespace out of PodOps":         {pod: running(), objects: []client.Object{named(map[string]string{"kusionstack.io/control": "false"}), ruleset()}},
+		"in a namespace that is not read yet":  {pod: running(), objects: []client.Object{ruleset()}},
+	} {
+		t.Run("a pod "+name, func(t *testing.T) {
+			u, recorder, registry := newUnguarded(t, tc.objects...)
+			versions := []*corev1.Pod{tc.pod.Obj(), tc.pod.Obj(), tc.pod.Obj(), tc.pod.Obj()}
+			for i, generation := range []int64{1, 2, 2, 3} {
+				versions[i].Generation = generation
+			}
+			u.observe(t.Context(), versions[0])
+			for i := range versions[1:] {
+				u.observeUpdate(t.Context(), versions[i], versions[i+1])
+			}
+			var got []string
+			for len(recorder.Events) > 0 {
+				got = append(got, <-recorder.Events)
+			}
+			counted := measured.Values(t, registry, "podops_updates_unguarded_total")["namespace=default"]
+			if !tc.want {
+				if len(got) > 0 || counted != 0 {
+					t.Errorf("events %v, %v counted", got, counted)
+				}
+				return
+			}
+			if len(got) != 2 || counted != 2 || !strings.Contains(got[0], "Warning UpdatedUnguarded") || !strings.Contains(got[0], "generation 2") {
+				t.Errorf("events %v, %v counted, want one for each of two changes", got, counted)
+			}
+			u.forgetNamespace(named(nil))
+			if left := measured.Values(t, registry, "podops_updates_unguarded_total"); len(left) != 1 {
+				t.Errorf("series %v are left of a deleted namespace", left)
+			}
+		})
+	}
+}
