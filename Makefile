@@ -59,6 +59,10 @@ demo: FIRST = go build -o $(BIN)/ ./cmd/manager ./test/demo
 demo: kube ## Show a rollout under rules on a local control plane; ARGS=--help for options.
 	$(BIN)/demo $(ARGS)
 
+.PHONY: picture
+picture: ## Run the demo, and draw its rollout into docs/images/rollout.svg, the picture of the README.
+	$(MAKE) --no-print-directory demo ARGS='-picture docs/images/rollout.svg'
+
 .PHONY: bench-view
 bench-view: ## Measure a redraw of a view of 500 pods: the percentiles 50 and 95.
 	go test -run '^$$' -bench Redraw -benchtime 300x ./pkg/rolloutview

@@ -11,14 +11,25 @@ import (
 //go:embed page.html
 var pageText string
 
+//go:embed picture.svg
+var pictureText string
+
+// layout has the sizes of a chart, in the units of its view box.
+type layout struct {
+	names, chart int // widths
+	top          int // height above the axis
+}
+
 const (
-	// Sizes of the chart, in the units of its view box.
-	chartWidth = 1000
 	rowHeight  = 18
 	barHeight  = 12
-	nameWidth  = 240
 	axisHeight = 24
 	ticks      = 6
+
+	// Sizes of an entry of the legend of a picture, whose letters are of the same width.
+	legendHeight = 20
+	legendLetter = 7
+	legendGap    = 34
 )
 
 // page is the data of the template.
@@ -29,10 +40,14 @@ type page struct {
 	Rows          []row
 	Ticks         []tick
 	Width, Height int
+	Top           int // of the axis
 	Summary       []summaryRow
 }
 
-type legendEntry struct{ Phase, Class, Light, Dark string }
+type legendEntry struct {
+	Phase, Class, Light, Dark string
+	X                         int
+}
 
 type row struct {
 	Name, Revision string
@@ -62,30 +77,46 @@ type summaryRow struct {
 
 // HTML writes a timeline as a page that needs no other file: a chart, and a table with the same content.
 func (t Timeline) HTML(out io.Writer) error {
-	parsed, err := template.New("timeline").Parse(pageText)
-	if err != nil {
-		return fmt.Errorf("reading the template of the page: %w", err)
+	return t.write(out, layout{names: 240, chart: 1000}, pictureText, pageText)
+}
+
+// SVG writes the chart of a timeline as a picture in the colors of the reader's choice, light or dark.
+func (t Timeline) SVG(out io.Writer) error {
+	return t.write(out, layout{names: 150, chart: 690, top: legendHeight}, pictureText)
+}
+
+// write executes the last of the templates, which may use what the others define.
+func (t Timeline) write(out io.Writer, l layout, texts ...string) error {
+	parsed := template.New("timeline").Funcs(template.FuncMap{"add": func(a, b int) int { return a + b }})
+	for _, text := range texts {
+		if _, err := parsed.Parse(text); err != nil {
+			return fmt.Errorf("reading the template of the timeline: %w", err)
+		}
 	}
-	if err := parsed.Execute(out, t.page()); err != nil {
-		return fmt.Errorf("writing the page: %w", err)
+	if err := parsed.Execute(out, t.page(l)); err != nil {
+		return fmt.Errorf("writing the timeline: %w", err)
 	}
 	return nil
 }
 
-func (t Timeline) page() page {
-	p := page{Timeline: t, Extent: t.extent(), Width: nameWidth + chartWidth, Height: axisHeight + rowHeight*len(t.Pods)}
+func (t Timeline) page(l layout) page {
+	p := page{Timeline: t, Extent: t.extent(), Width: l.names + l.chart, Height: l.top + axisHeight + rowHeight*len(t.Pods), Top: l.top}
+	left := 0
 	for _, drawing := range t.used() {
 		name := string(drawing.phase)
-		p.Legend = append(p.Legend, legendEntry{name, classOf(name), drawing.light, drawing.dark})
+		p.Legend = append(p.Legend, legendEntry{name, classOf(name), drawing.light, drawing.dark, left})
+		left += legendLetter*len(name) + legendGap
 	}
 	total := max(t.To.Sub(t.From), time.Nanosecond)
-	x := func(at time.Time) float64 { return nameWidth + chartWidth*float64(at.Sub(t.From))/float64(total) }
+	x := func(at time.Time) float64 {
+		return float64(l.names) + float64(l.chart)*float64(at.Sub(t.From))/float64(total)
+	}
 	for i := range ticks {
 		at := total * time.Duration(i) / ticks
 		p.Ticks = append(p.Ticks, tick{x(t.From.Add(at)), short(at)})
 	}
 	for i, pod := range t.Pods {
-		y := axisHeight + i*rowHeight
+		y := l.top + axisHeight + i*rowHeight
 		out := row{Name: pod.Name, Revision: pod.Revision, Y: y, TextY: y + barHeight}
 		for _, span := range pod.Spans {
 			out.Rects = append(out.Rects, rect{

@@ -1,6 +1,7 @@
 package timeline_test
 
 import (
+	"encoding/xml"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -355,5 +356,24 @@ func TestPodsAreBounded(t *testing.T) {
 	}
 	if got := recorder.Pods(); len(got) != timeline.MaxPods || got[0].Name != "web-0010" {
 		t.Errorf("%d pods from %s, want the last %d", len(got), got[0].Name, timeline.MaxPods)
+	}
+}
+
+// TestPicture shows that the picture needs no other file, and has each phase.
+func TestPicture(t *testing.T) {
+	var out strings.Builder
+	if err := rollout().SVG(&out); err != nil {
+		t.Fatal(err)
+	}
+	golden.Check(t, filepath.Join("testdata", "picture.svg"), out.String())
+	if err := xml.Unmarshal([]byte(out.String()), new(struct{})); err != nil {
+		t.Errorf("the picture is no XML: %v", err)
+	}
+	spans := 0
+	for _, pod := range rollout().Pods {
+		spans += len(pod.Spans)
+	}
+	if rects := strings.Count(out.String(), "</title></rect>"); rects != spans {
+		t.Errorf("the picture has %d bars for %d phases", rects, spans)
 	}
 }

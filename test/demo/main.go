@@ -32,6 +32,7 @@ func run(out *os.File) int {
 	cidr := flag.String("cidr", "127.64.0.0/16", "loopback addresses of the pods; not the addresses of another demo on this machine")
 	keep := flag.Bool("keep", false, "leave control plane, manager and approval page running at the end, until Ctrl-C")
 	byHand := flag.Bool("by-hand", false, "wait for you to approve the rollout, on a page whose address is printed")
+	picture := flag.String("picture", "", "SVG file to draw the rollout into")
 	metrics := flag.String("metrics", "", "address of the metrics of the manager, which it serves as in a cluster: by HTTPS, to clients that may read them")
 	flag.Usage = func() {
 		fmt.Fprint(flag.CommandLine.Output(), usage)
@@ -57,7 +58,7 @@ func run(out *os.File) int {
 	result, err := perform(ctx, setting(stage.Options{
 		Bin: *bin, Dir: folder, Out: out, CIDR: *cidr, Manifests: *manifests, Manager: *manager,
 	}, *metrics), options{
-		out: out, columns: columns, rows: rows, keep: *keep, byHand: *byHand, page: page,
+		out: out, columns: columns, rows: rows, keep: *keep, byHand: *byHand, page: page, picture: *picture,
 	})
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "demo: %v\n", err)
@@ -91,6 +92,7 @@ type options struct {
 	keep    bool
 	byHand  bool
 	page    string // the file of the timeline
+	picture string // the file of its chart; empty: none
 }
 
 // setting returns the stage of the demo, whose folder is an absolute path. The manager serves metrics at an address, if
@@ -133,7 +135,8 @@ func perform(ctx context.Context, s *stage.Stage, o options) (result summary, er
 	}
 	defer func() { err = errors.Join(err, through.close()) }()
 	play := &rollout{
-		stage: s, view: newView(o.out, o.columns, o.rows), desk: d, traffic: through, record: newRecord(replicas), byHand: o.byHand, page: o.page,
+		stage: s, view: newView(o.out, o.columns, o.rows), desk: d, traffic: through, record: newRecord(replicas), byHand: o.byHand,
+		page: o.page, picture: o.picture,
 	}
 	result, err = play.play(ctx)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -59,8 +60,8 @@ type rollout struct {
 	// objects has the objects of the namespace.
 	objects client.Reader
 
-	// page is the file of the timeline.
-	page string
+	// page is the file of the timeline, and picture that of its chart alone; empty: none.
+	page, picture string
 }
 
 // play rolls the Deployment and returns the result.
@@ -199,14 +200,23 @@ func (r *rollout) staysWhole() error {
 	return nil
 }
 
-// writeTimeline writes the page with the phases of the pods since the beginning of the rollout.
-func (r *rollout) writeTimeline(began time.Time) (err error) {
-	file, err := os.Create(r.page)
+// writeTimeline writes the phases of the pods since the beginning of the rollout as a page and, if asked to, as a
+// picture.
+func (r *rollout) writeTimeline(began time.Time) error {
+	line := r.record.timeline(began, time.Now())
+	if err := writeFile(r.page, line.HTML); err != nil || r.picture == "" {
+		return err
+	}
+	return writeFile(r.picture, line.SVG)
+}
+
+func writeFile(path string, write func(io.Writer) error) (err error) {
+	file, err := os.Create(path)
 	if err != nil {
 		return fmt.Errorf("writing the timeline: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	return r.record.timeline(began, time.Now()).HTML(file)
+	return write(file)
 }
 
 func (r *rollout) kubectl(ctx context.Context, args ...string) error {
