@@ -200,7 +200,7 @@ func (r *rollout) staysWhole() error {
 	return nil
 }
 
-// writeTimeline writes the phases of the pods since the beginning of the rollout as a page and, if asked to, as a
+// writeTimeline writes the phases of the pods since the beginning of the rollout as a page and, if there is a file for it, as a
 // picture.
 func (r *rollout) writeTimeline(began time.Time) error {
 	line := r.record.timeline(began, time.Now())

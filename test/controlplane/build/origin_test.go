@@ -88,23 +88,23 @@ func TestPrograms(t *testing.T) {
 			}
 			expectPrograms(t, bin+"/oldest", map[string]string{"kube-scheduler": tc.want})
 
-			asked := requests.Load()
-			if (tc.mode == modeBuild || tc.unreachable) == (asked > 0) {
-				t.Errorf("%d requests", asked)
+			count := requests.Load()
+			if (tc.mode == modeBuild || tc.unreachable) == (count > 0) {
+				t.Errorf("%d requests", count)
 			}
 			// They are up to date now, which no request is needed to know.
 			if out, err := provide(t, target, source, bin, originOf(t, tc.mode, address)); err != nil || !strings.Contains(out, "is up to date") {
 				t.Errorf("%v\n%s", err, out)
 			}
-			if now := requests.Load(); now != asked {
-				t.Errorf("%d requests for programs that are up to date", now-asked)
+			if now := requests.Load(); now != count {
+				t.Errorf("%d requests for programs that are up to date", now-count)
 			}
 		})
 	}
 }
 
-// TestByHandReplacesWhatIsThere goes from fetched programs to built ones, and back.
-func TestByHandReplacesWhatIsThere(t *testing.T) {
+// TestByHandReplacesPrograms goes from fetched programs to built ones, and back.
+func TestByHandReplacesPrograms(t *testing.T) {
 	mirror, _ := newMirror(t, "")
 	source, bin := newSource(t), t.TempDir()
 	target := Oldest()

@@ -26,7 +26,7 @@ const (
 	// maxSumsBytes bounds a file of checksums, maxProgramBytes a program: kube-apiserver has 100 MB.
 	maxSumsBytes    = 1 << 20
 	maxProgramBytes = 1 << 30
-	// rateSample is how long a transfer runs before its rate tells anything.
+	// rateSample is how long a transfer runs before its rate counts.
 	rateSample = 15 * time.Second
 )
 
@@ -284,7 +284,7 @@ func (f *fetcher) line() string {
 	return text
 }
 
-// arrival is an io.Writer that is told how many bytes arrive.
+// arrival is an io.Writer that receives the numbers of bytes that arrive.
 type arrival func(bytes int) error
 
 func (a arrival) Write(data []byte) (int, error) {
@@ -329,7 +329,7 @@ func extract(archive, member, to string) error {
 	}
 }
 
-// causeOf returns the cause of the end of ctx, if it has ended, in place of an error that only says so.
+// causeOf returns the cause of the end of ctx, if it has ended, in place of an error that only states it.
 func causeOf(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

@@ -135,7 +135,7 @@ func TestFetchesEveryProgram(t *testing.T) {
 }
 
 // TestAFailureLeavesTheFolderAsItWas breaks one of the files, and shows that no program is replaced and the error
-// says why.
+// has the reason.
 func TestAFailureLeavesTheFolderAsItWas(t *testing.T) {
 	const scheduler = kubeFolder + "kube-scheduler"
 	const archive = etcdFolder + "etcd-v3.7.0-linux-amd64.tar.gz"
@@ -235,7 +235,7 @@ func TestFastEnough(t *testing.T) {
 		done, total, unsized int64
 		slow                 bool
 	}{
-		"too early to tell":  {5 * time.Second, 1, 1000, 0, false},
+		"too early":          {5 * time.Second, 1, 1000, 0, false},
 		"sizes are missing":  {20 * time.Second, 1, 1000, 1, false},
 		"nothing came":       {20 * time.Second, 0, 1000, 0, false},
 		"in half the limit":  {20 * time.Second, 400, 1000, 0, false},
@@ -266,7 +266,7 @@ func TestRespectsTheProxyOfTheEnvironment(t *testing.T) {
 		}
 		return
 	}
-	m, folder := newMirror(t), t.TempDir() // answers whatever the host in the request is
+	m, folder := newMirror(t), t.TempDir() // answers requests for any host
 	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
 	command.Env = append(os.Environ(), "FETCH_TEST_FOLDER="+folder, "HTTP_PROXY="+m.URL, "NO_PROXY=", "no_proxy=")
 	if output, err := command.CombinedOutput(); err != nil {

@@ -45,7 +45,7 @@ func Show(out io.Writer, line func() string) (stop func()) {
 }
 
 // Left returns the time that the rest of a work takes, at the rate of the part that is done, for a user: "about
-// 3 min left". It is empty while too little is done to tell.
+// 3 min left". It is empty while too little is done.
 func Left(elapsed time.Duration, done, total float64) string {
 	if done <= 0 || total <= 0 || done > total || elapsed < time.Second {
 		return ""
