@@ -242,6 +242,61 @@ func installationFaults() map[string]fault {
 	}
 }
 
+func guardFaults() map[string]fault {
+	reviews := func(resource string, operation admissionregistrationv1.OperationType) []admissionregistrationv1.RuleWithOperations {
+		return []admissionregistrationv1.RuleWithOperations{{
+			Operations: []admissionregistrationv1.OperationType{operation},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"v1"}, Resources: []string{resource}},
+		}}
+	}
+	webhook := func(rules []admissionregistrationv1.RuleWithOperations) func(*testing.T, *doctor.Snapshot) {
+		return func(_ *testing.T, s *doctor.Snapshot) {
+			s.Guards.Validating = []admissionregistrationv1.ValidatingWebhookConfiguration{{
+				ObjectMeta: metav1.ObjectMeta{Name: "guard"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: "guard.example.com", Rules: rules}},
+			}}
+		}
+	}
+	const configuration = "validatingwebhookconfiguration guard"
+	return map[string]fault{
+		"a webhook reviews deletes":   {"removal-guarded", webhook(reviews("pods", admissionregistrationv1.Delete)), configuration, "guard.example.com reviews deletes of pods beside"},
+		"a webhook reviews evictions": {"removal-guarded", webhook(reviews("pods/eviction", "CREATE")), configuration, "reviews evictions beside"},
+		"a webhook reviews scales":    {"removal-guarded", webhook(reviews("*/scale", "UPDATE")), configuration, "reviews scales of ReplicaSets beside"},
+		"a webhook reviews all":       {"removal-guarded", webhook(reviews("*/*", "*")), configuration, "reviews deletes of pods, evictions, scales of ReplicaSets beside"},
+		"a policy reviews deletes": {"removal-guarded", func(_ *testing.T, s *doctor.Snapshot) {
+			s.Guards.Policies, s.Guards.Bindings = guardPolicy(admissionregistrationv1.Deny, reviews("pods", admissionregistrationv1.Delete)[0])
+		}, "validatingadmissionpolicy guard", "the policy reviews deletes of pods beside"},
+	}
+}
+
+func guardPolicy(
+	action admissionregistrationv1.ValidationAction, rule admissionregistrationv1.RuleWithOperations,
+) ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
+	policy := admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "guard"}}
+	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{
+		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: rule}},
+	}
+	binding := admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "guard"}}
+	binding.Spec.PolicyName, binding.Spec.ValidationActions = policy.Name, []admissionregistrationv1.ValidationAction{action}
+	return []admissionregistrationv1.ValidatingAdmissionPolicy{policy}, []admissionregistrationv1.ValidatingAdmissionPolicyBinding{binding}
+}
+
+// TestOtherWebhooksAreNoFinding shows that reviews of other requests, and policies that deny nothing, are not named.
+func TestOtherWebhooksAreNoFinding(t *testing.T) {
+	snapshot := healthy(t)
+	other := admissionregistrationv1.RuleWithOperations{
+		Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE"},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"", "apps"}, Resources: []string{"pods", "pods/status", "deployments/scale", "replicasets"}},
+	}
+	snapshot.Guards.Mutating = []admissionregistrationv1.MutatingWebhookConfiguration{{
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{Name: "sidecars.example.com", Rules: []admissionregistrationv1.RuleWithOperations{other}}},
+	}}
+	other.Operations, other.Resources = []admissionregistrationv1.OperationType{"DELETE"}, []string{"pods"}
+	snapshot.Guards.Policies, snapshot.Guards.Bindings = guardPolicy(admissionregistrationv1.Audit, other)
+	if findings := doctor.Inspect(*snapshot, doctor.Options{}, now).Findings; len(findings) > 0 {
+		t.Errorf("findings %+v", findings)
+	}
+}
+
 func ruleFaults() map[string]fault {
 	twenty := rule("held", calling("https://approvals.example", ""))
 	twenty.Spec.MaxHold = &metav1.Duration{Duration: 20 * time.Minute}
@@ -337,7 +392,7 @@ func TestAHealthyClusterHasNoFinding(t *testing.T) {
 
 func TestEachFaultIsFound(t *testing.T) {
 	found := map[doctor.ID]bool{}
-	for _, faults := range []map[string]fault{installationFaults(), ruleFaults(), podFaults()} {
+	for _, faults := range []map[string]fault{installationFaults(), guardFaults(), ruleFaults(), podFaults()} {
 		for sentence, f := range faults {
 			found[f.id] = true
 			t.Run(sentence, func(t *testing.T) {

@@ -15,7 +15,13 @@ const (
 
 	// LevelWarning means that PodOps does less than intended, or will.
 	LevelWarning Level = "warning"
+
+	// LevelInfo is a fact to know of, which is no misconfiguration.
+	LevelInfo Level = "info"
 )
+
+// rank orders levels: the most severe first.
+func (l Level) rank() int { return slices.Index([]Level{LevelError, LevelWarning, LevelInfo}, l) }
 
 // ID identifies a check. IDs never change; each is a section of docs/doctor.md.
 type ID string
@@ -87,7 +93,7 @@ func object(kind, namespace, name string) string {
 
 func sorted(findings []Finding) []Finding {
 	slices.SortStableFunc(findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.Level, b.Level), cmp.Compare(a.Check, b.Check), cmp.Compare(a.Object, b.Object))
+		return cmp.Or(cmp.Compare(a.Level.rank(), b.Level.rank()), cmp.Compare(a.Check, b.Check), cmp.Compare(a.Object, b.Object))
 	})
 	return findings
 }

@@ -28,6 +28,7 @@ const (
 	SourceVersion     Source = "version of the API server"
 	SourceWebhooks    Source = "webhook configurations"
 	SourcePolicies    Source = "admission policies"
+	SourceGuards      Source = "webhook configurations and admission policies of others"
 	SourceCRDs        Source = "CustomResourceDefinitions"
 	SourceManager     Source = "Deployment, Lease and webhook Service of the manager"
 	SourceCertificate Source = "Secret of the certificate"
@@ -76,6 +77,9 @@ type Snapshot struct {
 	// Expected has the objects of the manifests; the others were read.
 	Expected, Installed Installation
 	Manager             Manager
+
+	// Guards has the webhook configurations and admission policies that are not of PodOps.
+	Guards Installation
 
 	// Kubernetes is the version of the API server.
 	Kubernetes version.Info

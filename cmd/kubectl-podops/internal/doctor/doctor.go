@@ -133,7 +133,7 @@ func (o options) fails(report doctor.Report) bool {
 	case string(doctor.LevelError):
 		return report.Count(doctor.LevelError) > 0
 	case string(doctor.LevelWarning):
-		return len(report.Findings) > 0
+		return report.Count(doctor.LevelError)+report.Count(doctor.LevelWarning) > 0
 	default:
 		return false
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -57,6 +58,7 @@ func read(ctx context.Context, r reader, expected doctor.Installation, managerNa
 		}},
 		{doctor.SourceWebhooks, r.webhooks},
 		{doctor.SourcePolicies, r.policies},
+		{doctor.SourceGuards, r.guards},
 		{doctor.SourceCRDs, r.crds},
 		{doctor.SourceManager, r.manager},
 		{doctor.SourceCertificate, r.certificate},
@@ -176,6 +178,33 @@ func (r reader) policies(ctx context.Context) error {
 			r.snapshot.Installed.Bindings = append(r.snapshot.Installed.Bindings, *found)
 		}
 	}
+	return nil
+}
+
+// guards reads the webhook configurations and admission policies that the manifests do not have.
+func (r reader) guards(ctx context.Context) error {
+	known := map[string]bool{}
+	for _, object := range r.snapshot.Expected.Mutating {
+		known[object.Name] = true
+	}
+	for _, object := range r.snapshot.Expected.Validating {
+		known[object.Name] = true
+	}
+	for _, object := range r.snapshot.Expected.Policies {
+		known[object.Name] = true
+	}
+	guards, all := &r.snapshot.Guards, r.everywhere()
+	if err := errors.Join(
+		list(ctx, all, &admissionregistrationv1.MutatingWebhookConfigurationList{}, &guards.Mutating),
+		list(ctx, all, &admissionregistrationv1.ValidatingWebhookConfigurationList{}, &guards.Validating),
+		list(ctx, all, &admissionregistrationv1.ValidatingAdmissionPolicyList{}, &guards.Policies),
+		list(ctx, all, &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}, &guards.Bindings),
+	); err != nil {
+		return err
+	}
+	guards.Mutating = slices.DeleteFunc(guards.Mutating, func(o admissionregistrationv1.MutatingWebhookConfiguration) bool { return known[o.Name] })
+	guards.Validating = slices.DeleteFunc(guards.Validating, func(o admissionregistrationv1.ValidatingWebhookConfiguration) bool { return known[o.Name] })
+	guards.Policies = slices.DeleteFunc(guards.Policies, func(o admissionregistrationv1.ValidatingAdmissionPolicy) bool { return known[o.Name] })
 	return nil
 }
 
