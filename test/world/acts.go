@@ -240,6 +240,14 @@ func suspended(on bool) verb {
 	}
 }
 
+// isPersons reports whether a conflict is with a field of another person or client of the schedule.
+func (w *World) isPersons(conflict error) bool {
+	return !strings.Contains(conflict.Error(), fmt.Sprintf("%q", defaultFieldManager))
+}
+
+// defaultFieldManager is the field manager of PodOps and of the controllers of Kubernetes here: the name of the program.
+const defaultFieldManager = "world.test"
+
 // apply applies the manifest of a workload with server-side apply, without force.
 func (w *World) apply(ctx context.Context, user string, on Workload, replicas int, to string) error {
 	on.Replicas = replicas
@@ -286,7 +294,7 @@ func (w *World) level(ctx context.Context, a Act, on Workload) error {
 		if user == gitOps && a.Text == "ssa" {
 			if err := w.apply(ctx, user, on, a.N, ""); err != nil {
 				w.trace.note("apply: " + cut(err.Error(), 160))
-				if apierrors.IsConflict(err) && strings.Contains(err.Error(), "Apply failed") {
+				if apierrors.IsConflict(err) && strings.Contains(err.Error(), "Apply failed") && !w.isPersons(err) {
 					w.laws.report(lawTrue, "server-side apply: "+err.Error())
 				}
 			} else {

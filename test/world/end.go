@@ -2,6 +2,7 @@ package world
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -11,10 +12,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/world/node"
 )
 
 const (
@@ -110,14 +114,45 @@ func (w *World) calm(ctx context.Context) error {
 			err = w.patch(ctx, person, object(on), specPatch("suspend", false))
 		default: // nothing to resume
 		}
-		if err == nil && wish.image == "broken" {
+		if err == nil && wish.image == node.Broken {
 			err = w.setImage(ctx, on, "v-mended")
+		}
+		if err == nil {
+			err = w.mend(ctx, on)
 		}
 		if err != nil {
 			w.trace.note(fmt.Sprintf("calming %s: %v", on.Name, err))
 		}
 	}
 	return nil
+}
+
+// mend ends what can never end by itself: a budget that permits no disruption once the workload is scaled in by one, and a
+// pod that never starts, of a StatefulSet whose controller waits for it.
+func (w *World) mend(ctx context.Context, on Workload) error {
+	most := w.wished(on.Name).replicas - 1
+	switch on.Kind {
+	case DaemonSet, Job:
+		most = 1
+	case Group:
+		most *= 1 + workersPerLeader
+	default: // a pod is one
+	}
+	var budget policyv1.PodDisruptionBudget
+	err := w.client(setup).Get(ctx, client.ObjectKey{Namespace: on.Namespace(), Name: on.Name}, &budget)
+	if err == nil && budget.Spec.MinAvailable.IntValue() >= most {
+		err = w.unbudget(ctx, Act{}, on)
+	}
+	if client.IgnoreNotFound(err) != nil || on.Kind != StatefulSet && on.Kind != Group {
+		return client.IgnoreNotFound(err)
+	}
+	pods, err := w.pods(ctx, on)
+	for i := range pods {
+		if pods[i].Spec.Containers[0].Image == node.Broken {
+			err = errors.Join(err, w.client(person).Delete(ctx, &pods[i], client.GracePeriodSeconds(0)))
+		}
+	}
+	return err
 }
 
 // awaitSettled waits until everything has settled for a time, and reports whether it did: else laws are broken. The

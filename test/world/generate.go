@@ -74,6 +74,9 @@ func (g generator) workload(i, nodes int) Workload {
 	return w
 }
 
+// wholeGroup is the rule that lets a leader go with its workers: under a lower number a Group can never roll out.
+const wholeGroup = "max=3"
+
 // rules draws the rules and budgets of a workload, from the beginning on.
 func (g generator) rules(w Workload) []Act {
 	var acts []Act
@@ -84,9 +87,13 @@ func (g generator) rules(w Workload) []Act {
 		acts = append(acts, Act{Verb: "rule", On: w.Name, Text: approved})
 	}
 	if g.chance(0.5) && !w.Recreate {
-		acts = append(acts, Act{Verb: "rule", On: w.Name, Text: pick(g, "max=1", "max=2", "share=25%", "share=50%")})
+		kind := pick(g, "max=1", "max=2", "share=25%", "share=50%")
+		if w.Kind == Group {
+			kind = wholeGroup
+		}
+		acts = append(acts, Act{Verb: "rule", On: w.Name, Text: kind})
 	}
-	if g.chance(0.2) {
+	if g.chance(0.2) && !w.Recreate {
 		acts = append(acts, Act{Verb: "budget", On: w.Name, N: max(1, w.Replicas-1)})
 	}
 	return acts
@@ -210,13 +217,19 @@ func (g generator) rule(on Workload, at time.Duration) []Act {
 		return nil
 	}
 	kind := pick(g, approved, "max=1", "max=3", "share=50%")
-	if on.Recreate {
+	switch {
+	case on.Recreate:
 		kind = approved
+	case on.Kind == Group && kind != approved:
+		kind = wholeGroup
 	}
 	switch g.IntN(4) {
 	case 0:
 		return []Act{{At: at, Verb: "unrule", On: on.Name, Text: kind}}
 	case 1:
+		if on.Recreate {
+			return nil // it could never roll out
+		}
 		return []Act{{At: at, Verb: "budget", On: on.Name, N: 1 + g.IntN(3)}}
 	case 2:
 		return []Act{{At: at, Verb: "unbudget", On: on.Name}}

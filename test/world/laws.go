@@ -323,7 +323,8 @@ func fieldChangesOf(write apiserver.Write) []string {
 
 // strangers is the law of requests for objects without the label.
 func (l *laws) strangers(write apiserver.Write) {
-	if write.Code < 400 || !strings.Contains(strings.ToLower(write.Message), "podops") {
+	message := strings.ReplaceAll(strings.ToLower(write.Message), group().Group, "")
+	if write.Code < 400 || !strings.Contains(message, "podops") {
 		return
 	}
 	stranger := write.Namespace == Strangers

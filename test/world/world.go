@@ -183,6 +183,7 @@ func (w *World) client(user string) client.Client {
 	if err != nil {
 		panic(fmt.Sprintf("making the client of %s: %v", user, err)) // a mistake of this program
 	}
+	made = client.WithFieldOwner(made, shortUser(user)) // the default would be that of every program of this process
 	w.clients[user] = made
 	return made
 }
