@@ -104,22 +104,23 @@ func scaled() predicate.Funcs {
 			revision: set.Annotations[appsv1alpha1.DeploymentRevisionAnnotationKey], annotated: replicasetscale.HasAnnotations(set),
 		}, true
 	}
-	funcs := predicate.NewPredicateFuncs(func(object client.Object) bool {
-		has, ok := of(object)
-		return ok && (has.replicas > 0 || has.pods > 0 || has.annotated)
-	})
-	funcs.UpdateFunc = func(e event.UpdateEvent) bool {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, _ := of(e.ObjectOld)
 		after, ok := of(e.ObjectNew)
 		return ok && before != after
-	}
-	funcs.DeleteFunc = func(event.DeleteEvent) bool { return true }
-	return funcs
+	}}
 }
 
-// affected returns requests for a ReplicaSet, and for the others of its Deployment that have replicas.
-func (r *Reconciler) affected(ctx context.Context, set client.Object) []reconcile.Request {
-	requests := []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(set)}}
+// affected returns requests for a ReplicaSet that has replicas or pods, and for the others of its Deployment that have
+// replicas: the ReplicaSet of a new revision has none at first.
+func (r *Reconciler) affected(ctx context.Context, object client.Object) (requests []reconcile.Request) {
+	set, ok := object.(*appsv1.ReplicaSet)
+	if !ok {
+		return nil
+	}
+	if replicasetscale.ReplicasOf(set.Spec.Replicas) > 0 || set.Status.Replicas > 0 || replicasetscale.HasAnnotations(set) {
+		requests = []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(set)}}
+	}
 	controller := metav1.GetControllerOfNoCopy(set)
 	if controller == nil || controller.Kind != "Deployment" {
 		return requests

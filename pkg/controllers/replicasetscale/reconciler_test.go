@@ -216,6 +216,11 @@ func TestEventsReachTheOldReplicaSets(t *testing.T) {
 	if diff := cmp.Diff(want, names(w.reconciler.affected(t.Context(), successor(3)))); diff != "" {
 		t.Errorf("of the newest ReplicaSet (-want +got):\n%s", diff)
 	}
+	begun := successor(0)
+	begun.Name = "begun"
+	if diff := cmp.Diff(want, names(w.reconciler.affected(t.Context(), begun))); diff != "" {
+		t.Errorf("of a ReplicaSet that has no pod yet (-want +got):\n%s", diff)
+	}
 }
 
 func TestForgetsDoneReplicaSets(t *testing.T) {
