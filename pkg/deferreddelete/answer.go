@@ -26,12 +26,12 @@ func Heard(pod *corev1.Pod) bool {
 // them. withheld reports whether rules withhold a pod.
 func Unrepeated(pod *corev1.Pod, siblings []*corev1.Pod, user string, withheld func(*corev1.Pod) bool, now time.Time) *corev1.Pod {
 	controller := metav1.GetControllerOfNoCopy(pod)
-	if controller == nil || isRequestedBy(pod, user) {
+	if controller == nil || IsRequestedBy(pod, user) {
 		return nil
 	}
 	for _, sibling := range siblings {
 		owner := metav1.GetControllerOfNoCopy(sibling)
-		if owner == nil || owner.UID != controller.UID || sibling.UID == pod.UID || sibling.DeletionTimestamp != nil || !isRequestedBy(sibling, user) {
+		if owner == nil || owner.UID != controller.UID || sibling.UID == pod.UID || sibling.DeletionTimestamp != nil || !IsRequestedBy(sibling, user) {
 			continue
 		}
 		record, _ := Pending(sibling)
@@ -42,8 +42,8 @@ func Unrepeated(pod *corev1.Pod, siblings []*corev1.Pod, user string, withheld f
 	return nil
 }
 
-// isRequestedBy reports whether the pending delete of a pod is that of a user who repeats it.
-func isRequestedBy(pod *corev1.Pod, user string) bool {
+// IsRequestedBy reports whether the pending delete of a pod is that of a user who repeats it.
+func IsRequestedBy(pod *corev1.Pod, user string) bool {
 	record, ok := Pending(pod)
 	return ok && Heard(pod) && record.User == prefixed(user)
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -86,6 +87,23 @@ func (e *Environment) Client(ctx context.Context) (client.WithWatch, error) {
 		return nil, fmt.Errorf("connecting to %s: %w", config.Host, err)
 	}
 	return reader, nil
+}
+
+// Clientset returns a client of the cluster for the types of Kubernetes and their subresources, if the API server
+// answers.
+func (e *Environment) Clientset(ctx context.Context) (kubernetes.Interface, error) {
+	if err := e.Reach(ctx); err != nil {
+		return nil, err
+	}
+	config, err := e.REST()
+	if err != nil {
+		return nil, err
+	}
+	clientset, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", config.Host, err)
+	}
+	return clientset, nil
 }
 
 // Kubernetes returns the version of the API server.

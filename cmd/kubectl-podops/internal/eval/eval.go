@@ -105,13 +105,13 @@ func (v *verb) run(ctx context.Context) error {
 		return err
 	}
 	observed := &observations{modules: map[rule.RuleID]spec.Module{}}
-	settings := opa.Options{Precompile: sandbox.New(sandbox.Options{}).Precompile, RoundBudget: time.Hour, CustomTimeout: time.Second}
+	settings := opa.Options{}
 	if v.trace || v.showInput {
 		settings.Observe, settings.WholeInput = observed.observe, v.showInput
 	}
-	engine, err := opa.New(settings)
+	engine, err := newEngine(settings)
 	if err != nil {
-		return fmt.Errorf("starting the policy engine: %w", err)
+		return err
 	}
 	verdicts, err := offline.Evaluate(ctx, objects, offline.Options{Engine: engine, Now: now, Answers: answers, Prepared: observed.prepared})
 	if err != nil {
@@ -135,6 +135,16 @@ func (v *verb) run(ctx context.Context) error {
 		return v.printTraces(ctx, engine, observed, selected)
 	}
 	return nil
+}
+
+// newEngine returns the policy engine, with the bounds of a verb.
+func newEngine(settings opa.Options) (*opa.Engine, error) {
+	settings.Precompile, settings.RoundBudget, settings.CustomTimeout = sandbox.New(sandbox.Options{}).Precompile, time.Hour, time.Second
+	engine, err := opa.New(settings)
+	if err != nil {
+		return nil, fmt.Errorf("starting the policy engine: %w", err)
+	}
+	return engine, nil
 }
 
 // time returns the time of the decision.
@@ -180,7 +190,14 @@ func (v *verb) begin(objects *offline.Objects, now time.Time) error {
 			return nil
 		}
 	}
+	return beginEach(objects, operation, selected)
+}
+
+// beginEach has the selected pods wait for an operation that begins at its time or a moment before, in the order of
+// names.
+func beginEach(objects *offline.Objects, operation offline.Operation, selected func(namespace, name string) bool) error {
 	slices.SortStableFunc(objects.Pods, byName)
+	now := operation.At
 	for i, pod := range objects.Pods {
 		if !selected(pod.Namespace, pod.Name) || !offline.MayBegin(pod) {
 			continue

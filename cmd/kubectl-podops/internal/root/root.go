@@ -11,7 +11,9 @@ import (
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/dashboard"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/deletion"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/doctor"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/drain"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/explain"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/get"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/install"
@@ -107,14 +109,16 @@ func withHelp(verb *cobra.Command, err error) error {
 
 // The groups of verbs by the question that they answer.
 const (
-	groupSee  = "see"
-	groupTest = "test"
-	groupMend = "mend"
+	groupSee    = "see"
+	groupRemove = "remove"
+	groupTest   = "test"
+	groupMend   = "mend"
 )
 
 func groups() []*cobra.Group {
 	return []*cobra.Group{
 		{ID: groupSee, Title: "Show the state:"},
+		{ID: groupRemove, Title: "Remove pods as their rules permit it:"},
 		{ID: groupTest, Title: "Test rules, offline or against live pods:"},
 		{ID: groupMend, Title: "Find and repair faults:"},
 	}
@@ -123,8 +127,9 @@ func groups() []*cobra.Group {
 // verbs returns the verbs by group.
 func verbs(env *command.Environment) map[string][]*cobra.Command {
 	return map[string][]*cobra.Command{
-		groupSee:  {explain.Command(env), get.Command(env), timeline.Command(env), dashboard.Command(env)},
-		groupTest: testVerbs(env),
-		groupMend: {doctor.Command(env), install.Command(env), uninstall.Command(env), unstick.Command(env)},
+		groupSee:    {explain.Command(env), get.Command(env), timeline.Command(env), dashboard.Command(env)},
+		groupRemove: {deletion.Command(env), drain.Command(env)},
+		groupTest:   testVerbs(env),
+		groupMend:   {doctor.Command(env), install.Command(env), uninstall.Command(env), unstick.Command(env)},
 	}
 }

@@ -20,7 +20,8 @@ func verbsOfClusters() map[string][]string {
 		"explain": {"explain", "deploy/web"}, "explain -A": {"explain", "-A"}, "get": {"get", "deploy/web"},
 		"get --watch": {"get", "deploy/web", "--watch"}, "timeline": {"timeline", "deploy/web"},
 		"timeline --record": {"timeline", "deploy/web", "--record"}, "dashboard": {"dashboard"}, "eval": {"eval"},
-		"doctor": {"doctor"}, "unstick": {"unstick", "pod/web-0"}, "uninstall": {"uninstall", "--yes"}, "install": {"install", "--yes"},
+		"doctor": {"doctor"}, "unstick": {"unstick", "pod/web-0"}, "uninstall": {"uninstall", "--yes"},
+		"delete": {"delete", "pod", "web-0"}, "drain": {"drain", "node-1"}, "install": {"install", "--yes"},
 	}
 }
 

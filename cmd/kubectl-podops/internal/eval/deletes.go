@@ -1,0 +1,37 @@
+package eval
+
+import (
+	"context"
+	"slices"
+
+	"github.com/podops-dev/podops/pkg/evaluation/offline"
+	"github.com/podops-dev/podops/pkg/opa"
+
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
+)
+
+// Deletes evaluates the rules of a namespace for the deletes of pods, as though all of them were requested now.
+func Deletes(ctx context.Context, env *command.Environment, namespace string, pods []string) ([]offline.Verdict, error) {
+	v := &verb{Environment: env}
+	objects, err := v.readCluster(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	operation, err := v.operationAt(env.Now())
+	if err != nil {
+		return nil, err
+	}
+	selected := func(_, name string) bool { return slices.Contains(pods, name) }
+	if err := beginEach(&objects, operation, selected); err != nil {
+		return nil, err
+	}
+	engine, err := newEngine(opa.Options{})
+	if err != nil {
+		return nil, err
+	}
+	verdicts, err := offline.Evaluate(ctx, objects, offline.Options{Engine: engine, Now: operation.At})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(verdicts, func(verdict offline.Verdict) bool { return !selected(verdict.Namespace, verdict.Pod) }), nil
+}
