@@ -31,6 +31,9 @@ const (
 	maxReasonBytes = 300
 )
 
+// CauseHeld is the cause of a response with 429 to the request of a client. It never changes.
+const CauseHeld metav1.CauseType = "PodOpsHeld"
+
 // ended is the end of a wait: the response, and the reason for the metric.
 type ended struct {
 	response admission.Response
@@ -45,23 +48,22 @@ func (d *reviewer) await(
 ) ended {
 	pod := reviewed.Pod
 	key := waitKey{uid: string(pod.UID), user: request.User, method: string(request.Method)}
-	if message, ok := d.waits.heldBefore(key); ok {
-		return held(message, reason)
+	if response, ok := d.waits.heldBefore(key); ok {
+		return ended{response, deferreddelete.Hold, reason}
 	}
 	if other := d.unrepeated(ctx, pod, request.User); other != nil {
-		return held(fmt.Sprintf("PodOps holds this %s: %s has requested the removal of pod %s of the same owner, which waits for its rules. "+
-			"Repeat that request, or wait until it lapses", noun(request.Method), text.Line(request.User, maxReasonBytes), other.Name), deferreddelete.ReasonAnother)
+		why := fmt.Sprintf("%s has requested the removal of pod %s of the same owner, which waits for its rules", text.Line(request.User, maxReasonBytes), other.Name)
+		return refused(request.Method, why, "Repeat that request, or wait until it lapses", deferreddelete.ReasonAnother)
 	}
 	leave, ok := d.waits.enter(request.User, pod.Namespace, len(req.Object.Raw)+len(req.OldObject.Raw))
 	if !ok {
-		return held("PodOps holds this "+noun(request.Method)+": too many requests of the user or in the namespace wait already. Repeat it",
-			deferreddelete.ReasonBusy)
+		return refused(request.Method, "too many requests of the user or in the namespace wait already", "Repeat it", deferreddelete.ReasonBusy)
 	}
 	defer leave()
 	d.deferrer.Defer(client.ObjectKeyFromObject(pod), pod.UID, request)
 	end := d.poll(ctx, reviewed, request, reason)
 	if end.outcome == deferreddelete.Hold {
-		d.waits.hold(key, end.response.Result.Message)
+		d.waits.hold(key, end.response)
 	}
 	return end
 }
@@ -85,17 +87,17 @@ func (d *reviewer) poll(ctx context.Context, reviewed deferreddelete.Review, req
 				return ended{admission.Allowed(""), deferreddelete.Allow, decision.Reason}
 			}
 			if why := verdict(pod); why != "" {
-				return held(withheldMessage(pod, request.Method, why), reason)
+				return refused(request.Method, why, withheldAdvice(pod, request.Method), reason)
 			}
 		}
 		select {
 		case <-ticker.C():
 		case <-ctx.Done():
-			return held(preparingMessage(reviewed.Pod, request.Method), reason)
+			return preparing(reviewed.Pod, request.Method, reason)
 		}
 		if d.waits.clock.Since(began) >= d.waits.wait {
 			ctrllog.FromContext(ctx).V(1).Info("A request has waited for too long", "pod", client.ObjectKeyFromObject(pod), "waited", d.waits.wait)
-			return held(preparingMessage(reviewed.Pod, request.Method), reason)
+			return preparing(reviewed.Pod, request.Method, reason)
 		}
 	}
 }
@@ -161,14 +163,31 @@ func held(message string, reason deferreddelete.Reason) ended {
 	return ended{review.TooManyRequests(message), deferreddelete.Hold, reason}
 }
 
-// withheldMessage names the rules that withhold a pod, and what a client can do that does not repeat its request.
-func withheldMessage(pod *corev1.Pod, method deferreddelete.Method, why string) string {
-	return fmt.Sprintf("PodOps holds this %s: %s. It is not carried out later. Repeat it, or have the pod deleted once its rules permit it: "+
-		"kubectl label pod %s -n %s %s=true, or a PodOperation", noun(method), why, pod.Name, pod.Namespace, appsv1alpha1.ToDeleteLabelKey)
+// refused is the end of the request of a client: the message of its response has why it is held and what the client can
+// do, and the cause has why alone, for clients that know what to do.
+func refused(method deferreddelete.Method, why, advice string, reason deferreddelete.Reason) ended {
+	end := held(fmt.Sprintf("PodOps holds this %s: %s. %s", noun(method), why, advice), reason)
+	end.response.Result.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: CauseHeld, Message: why}}}
+	return end
 }
 
-// preparingMessage is the answer to a request for a pod that is not prepared in time.
-func preparingMessage(pod *corev1.Pod, method deferreddelete.Method) string {
-	return fmt.Sprintf("PodOps holds this %s: pod %s is being prepared, and its traffic goes off. Repeat the request within %s",
-		noun(method), pod.Name, duration.HumanDuration(deferreddelete.MaxLapse))
+// withheldAdvice returns what the client of a pod that rules withhold can do.
+func withheldAdvice(pod *corev1.Pod, method deferreddelete.Method) string {
+	return fmt.Sprintf("It is not carried out later. %s repeats it; or have the pod deleted once its rules permit it: "+
+		"kubectl label pod %s -n %s %s=true, or a PodOperation", repeating(method), pod.Name, pod.Namespace, appsv1alpha1.ToDeleteLabelKey)
+}
+
+// preparing is the end of a request for a pod that is not prepared in time.
+func preparing(pod *corev1.Pod, method deferreddelete.Method, reason deferreddelete.Reason) ended {
+	why := fmt.Sprintf("pod %s is being prepared, and its traffic goes off", pod.Name)
+	advice := fmt.Sprintf("Repeat the request within %s, as %s does", duration.HumanDuration(deferreddelete.MaxLapse), repeating(method))
+	return refused(method, why, advice, reason)
+}
+
+// repeating returns the command that repeats requests.
+func repeating(method deferreddelete.Method) string {
+	if method == deferreddelete.MethodEviction {
+		return "kubectl podops drain"
+	}
+	return "kubectl podops delete"
 }

@@ -86,11 +86,11 @@ func TestARequestWaitsForItsPod(t *testing.T) {
 		"a rule withholds it": {
 			after: time.Second, change: update(withheldPod("web-0", user)), within: 2 * time.Second, wantCode: http.StatusTooManyRequests,
 			wantMessage: "PodOps holds this delete: web/approved withholds it (LabelMismatch: label approved is missing). It is not carried out later. " +
-				"Repeat it, or have the pod deleted once its rules permit it: kubectl label pod web-0 -n default collaset.kusionstack.io/to-delete=true, or a PodOperation",
+				"kubectl podops delete repeats it; or have the pod deleted once its rules permit it: kubectl label pod web-0 -n default collaset.kusionstack.io/to-delete=true, or a PodOperation",
 		},
 		"it takes too long": {
 			after: time.Hour, change: func(context.Context, client.Client) error { return nil }, within: 11 * time.Second, wantCode: http.StatusTooManyRequests,
-			wantMessage: "PodOps holds this delete: pod web-0 is being prepared, and its traffic goes off. Repeat the request within 2m",
+			wantMessage: "PodOps holds this delete: pod web-0 is being prepared, and its traffic goes off. Repeat the request within 2m, as kubectl podops delete does",
 		},
 		"the pod is deleted meanwhile":         {after: time.Second, change: remove, within: 2 * time.Second, wantCode: http.StatusNotFound, wantMessage: "pod web-0 with the UID web-0-uid is gone"},
 		"the pod is not under PodOps any more": {after: time.Second, change: remove, live: []client.Object{owned().Uncontrolled().Obj()}, within: 2 * time.Second},
@@ -105,9 +105,13 @@ func TestARequestWaitsForItsPod(t *testing.T) {
 				deferrer := &changing{cache: cache, after: tc.after, change: tc.change}
 				handler := pod.NewDeleteDeferrer(decoder(t), cache, cacheOf(t, tc.live...), deferrer, pod.NewWaits(10*time.Second, realclock.RealClock{}), deferOptions(), reviewsOf(t))
 				began := time.Now()
-				got := visibleOf(handler.Handle(clientauth.WithVerified(t.Context(), true), byUser(t, "web-0")))
+				response := handler.Handle(clientauth.WithVerified(t.Context(), true), byUser(t, "web-0"))
+				got := visibleOf(response)
 				if got.Allowed != (tc.wantCode == 0) || !got.Allowed && (got.Code != tc.wantCode || got.Message != tc.wantMessage) {
 					t.Errorf("got %+v, want %d: %s", got, tc.wantCode, tc.wantMessage)
+				}
+				if got.Code == http.StatusTooManyRequests && !strings.Contains(tc.wantMessage, ": "+response.Result.Details.Causes[0].Message+". ") {
+					t.Errorf("the causes are %+v, want the reason without the advice", response.Result.Details.Causes)
 				}
 				if took := time.Since(began); took > tc.within {
 					t.Errorf("it waited for %s, want at most %s", took, tc.within)

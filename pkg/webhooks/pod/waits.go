@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
 // Bounds of the requests that wait at a time: in all, of each user, in each namespace, and the bytes of
@@ -40,10 +41,10 @@ type Waits struct {
 // waitKey is a request: the UID of its pod, its user, and its method.
 type waitKey struct{ uid, user, method string }
 
-// heldAnswer is the message with which a request was rejected.
+// heldAnswer is the response with which a request was rejected.
 type heldAnswer struct {
-	message string
-	at      time.Time
+	response admission.Response
+	at       time.Time
 }
 
 // NewWaits returns Waits in which each request may wait for a time.
@@ -81,7 +82,7 @@ func (w *Waits) add(user, namespace string, requests, bytes int) {
 }
 
 // hold keeps the answer to a request.
-func (w *Waits) hold(key waitKey, message string) {
+func (w *Waits) hold(key waitKey, response admission.Response) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.clock.Now()
@@ -91,14 +92,14 @@ func (w *Waits) hold(key waitKey, message string) {
 		}
 	}
 	if len(w.held) < maxWaits {
-		w.held[key] = heldAnswer{message: message, at: now}
+		w.held[key] = heldAnswer{response: response, at: now}
 	}
 }
 
 // heldBefore returns the answer to a request that was rejected a moment ago.
-func (w *Waits) heldBefore(key waitKey) (message string, ok bool) {
+func (w *Waits) heldBefore(key waitKey) (response admission.Response, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	answer, ok := w.held[key]
-	return answer.message, ok && w.clock.Since(answer.at) < heldFor
+	return answer.response, ok && w.clock.Since(answer.at) < heldFor
 }
