@@ -58,6 +58,13 @@ func (o *observer) leastAvailable() int {
 	return o.least
 }
 
+// seenPods returns the number of pods that have existed so far.
+func (o *observer) seenPods() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.seen)
+}
+
 // batches counts how often pods were added to the record of a PodTransitionRule.
 type batches struct {
 	mu       sync.Mutex
