@@ -242,6 +242,30 @@ func TestHeldPodsAreRepeatedInTime(t *testing.T) {
 	}
 }
 
+// TestRepeatsComeFirst shows that a request that is held is repeated before its lapse, although other pods, whose requests
+// wait in admission for 10 s each, have not been requested yet.
+func TestRepeatsComeFirst(t *testing.T) {
+	var last time.Time
+	longest := time.Duration(0)
+	var p *played
+	p = play(t, podsOf(95), func(pod string, verb removal.Verb, n int) (removal.Answer, time.Duration) {
+		switch {
+		case verb == removal.Look:
+			return removal.Answer{Kind: removal.Absent}, 0
+		case pod != "web-000":
+			return removal.Answer{Kind: removal.Admitted}, 10 * time.Second
+		case n > 1:
+			longest = max(longest, p.now.Sub(last))
+		}
+		last = p.now
+		return held("no room"), 0
+	})
+	p.until(time.Minute)
+	if longest == 0 || longest > 12*time.Second {
+		t.Errorf("%s was the longest time between two requests for the pod that is held, want at most 12s", longest)
+	}
+}
+
 // TestAPodThatTerminatesIsNotRequested shows that a pod that terminates already is only waited for.
 func TestAPodThatTerminatesIsNotRequested(t *testing.T) {
 	pod := podOf("web-000", "")
