@@ -74,17 +74,31 @@ func (w *evaluating) needDisruption(d *disruption, request rule.Request, candida
 		return
 	}
 	exception, text := w.exceptions.exceptionFor(nil, request)
-	if d.view.Unknown != "" && request.Pod.Ready {
+	if reason, rejected := d.rejected(request); rejected {
 		if exception != "" {
-			w.waive(w.turn, request, rule.Waiver{Rule: d.id, Code: rule.CodeBudgetUnknown, Exception: exception, Reason: text})
+			w.waive(w.turn, request, rule.Waiver{Rule: d.id, Code: reason.Code, Exception: exception, Reason: text})
 			return
 		}
-		w.withholdFor(w.turn, request, d.reason(request, rule.CodeBudgetUnknown, d.view.Unknown))
+		w.withholdFor(w.turn, request, reason)
 		return
 	}
 	at, _ := slices.BinarySearchFunc(candidate.Needs, d.id, func(a, b rule.RuleID) int { return strings.Compare(a.String(), b.String()) })
 	candidate.Needs = slices.Insert(candidate.Needs, at, d.id)
 	waiveNeed(candidate, d.id, exception)
+}
+
+// rejected returns why the eviction API would reject the removal now, whatever slots are left: its status is not of use, or
+// the pod is unready and too few others are healthy. A pod must not go off traffic for a removal that cannot follow: it may
+// become ready before.
+func (d *disruption) rejected(request rule.Request) (rule.Reason, bool) {
+	switch {
+	case request.Pod.Ready && d.view.Unknown != "":
+		return d.reason(request, rule.CodeBudgetUnknown, d.view.Unknown), true
+	case !request.Pod.Ready && request.Evicts && !d.view.EvictsUnready && d.view.Unknown == "" && d.slots() < 0:
+		return d.noRoom(request), true
+	default:
+		return rule.Reason{}, false
+	}
 }
 
 // noRoom returns why a request gets no slot.

@@ -358,7 +358,7 @@ func slimDisruptionBudget(object any) (any, error) {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: budget.Namespace, Name: budget.Name, UID: budget.UID, ResourceVersion: budget.ResourceVersion, Generation: budget.Generation,
 		},
-		Spec: policyv1.PodDisruptionBudgetSpec{Selector: selector},
+		Spec: policyv1.PodDisruptionBudgetSpec{Selector: selector, UnhealthyPodEvictionPolicy: budget.Spec.UnhealthyPodEvictionPolicy},
 		Status: policyv1.PodDisruptionBudgetStatus{
 			ObservedGeneration: budget.Status.ObservedGeneration, DesiredHealthy: budget.Status.DesiredHealthy,
 			CurrentHealthy: budget.Status.CurrentHealthy, ExpectedPods: budget.Status.ExpectedPods,

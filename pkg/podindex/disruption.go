@@ -30,6 +30,10 @@ type DisruptionBudget struct {
 	Healthy  int
 	Expected int
 
+	// EvictsUnready is true if the eviction API evicts an unready pod in any case (AlwaysAllow), and else
+	// only while enough pods are healthy.
+	EvictsUnready bool
+
 	// Unknown is why the status does not have these numbers; empty if it does.
 	Unknown string
 }
@@ -40,6 +44,9 @@ func DisruptionBudgetOf(object *policyv1.PodDisruptionBudget) DisruptionBudget {
 	b := DisruptionBudget{
 		Namespace: object.Namespace, Name: object.Name,
 		Desired: int(object.Status.DesiredHealthy), Healthy: int(object.Status.CurrentHealthy), Expected: int(object.Status.ExpectedPods),
+	}
+	if policy := object.Spec.UnhealthyPodEvictionPolicy; policy != nil {
+		b.EvictsUnready = *policy == policyv1.AlwaysAllow
 	}
 	if selector, err := metav1.LabelSelectorAsSelector(object.Spec.Selector); object.Spec.Selector != nil && err == nil {
 		b.Selector = selector
@@ -62,7 +69,7 @@ const maxUnknownBytes = 256
 // equals reports whether another version of a PodDisruptionBudget is the same.
 func (b DisruptionBudget) equals(other DisruptionBudget) bool {
 	return b.hasSelectorOf(other) && b.Desired == other.Desired && b.Healthy == other.Healthy && b.Expected == other.Expected &&
-		b.Unknown == other.Unknown
+		b.EvictsUnready == other.EvictsUnready && b.Unknown == other.Unknown
 }
 
 func (b DisruptionBudget) hasSelectorOf(other DisruptionBudget) bool {

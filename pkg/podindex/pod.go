@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/rule"
@@ -121,6 +122,7 @@ func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, of revisions
 			Pod: p.fact, Stage: w.Stage, ID: w.ID, Type: w.Type, Attempt: w.Attempt, Since: since,
 		})
 	}
+	p.setEvicts(object)
 	p.setCause(cause)
 	p.leftover = len(p.requests) == 0 && isDetailed(object) && !facts.Terminating
 	if len(p.requests) > 0 || p.leftover {
@@ -150,6 +152,14 @@ func (p *pod) setCause(cause rule.Cause) {
 		if p.requests[i].ID == appsv1alpha1.PodDeleteID && p.requests[i].Type == appsv1alpha1.DeleteOperationType {
 			p.requests[i].Cause = cause
 		}
+	}
+}
+
+// setEvicts marks the requests of a delete that an eviction has begun.
+func (p *pod) setEvicts(object *corev1.Pod) {
+	record, ok := deferreddelete.Pending(object)
+	for i := range p.requests {
+		p.requests[i].Evicts = ok && p.requests[i].ID == appsv1alpha1.PodDeleteID && deferreddelete.Method(record.Method) == deferreddelete.MethodEviction
 	}
 }
 

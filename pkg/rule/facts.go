@@ -116,6 +116,9 @@ type Request struct {
 	// known.
 	Cause Cause
 
+	// Evicts is true if the request is an eviction, which the API server decides about by PodDisruptionBudgets.
+	Evicts bool
+
 	// Attempt is the value of the label that marks the request. A verdict is valid for this
 	// value only.
 	Attempt string

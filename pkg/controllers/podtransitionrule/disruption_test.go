@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/podindex"
@@ -100,6 +101,41 @@ func TestAnUnreadyPodTakesNoDisruption(t *testing.T) {
 	s.round()
 	if diff := cmp.Diff([]string{"web-002"}, s.permitted()); diff != "" {
 		t.Errorf("permitted (-want +got):\n%s", diff)
+	}
+}
+
+// TestAnUnreadyPodIsEvictedWhenTheEvictionAPIPermitsIt matters because its readiness gate would be closed for an eviction that
+// cannot follow, and the pod may recover.
+func TestAnUnreadyPodIsEvictedWhenTheEvictionAPIPermitsIt(t *testing.T) {
+	evicts := deferreddelete.Request{Method: deferreddelete.MethodEviction, Actor: deferreddelete.ActorEvictor}
+	deletes := deferreddelete.Request{Method: deferreddelete.MethodDelete, Actor: deferreddelete.ActorClient}
+	for name, tc := range map[string]struct {
+		request deferreddelete.Request
+		policy  policyv1.UnhealthyPodEvictionPolicyType
+		desired int32
+		want    []string
+	}{
+		"enough pods are healthy":                     {request: evicts, desired: 1, want: []string{"web-002"}},
+		"too few are":                                 {request: evicts, desired: 2},
+		"too few are, and it is evicted all the same": {request: evicts, policy: policyv1.AlwaysAllow, desired: 2, want: []string{"web-002"}},
+		"a delete passes PodDisruptionBudgets":        {request: deletes, desired: 2, want: []string{"web-002"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newHarness(t, opa.Options{})
+			budget := pdb("web", tc.desired, 1, 3)
+			if tc.policy != "" {
+				budget.Spec.UnhealthyPodEvictionPolicy = &tc.policy
+			}
+			s.disruptionBudget(budget)
+			pod := web(2).Unready(builders.Epoch).Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, builders.Epoch).Obj()
+			since := pod.Labels[appsv1alpha1.OperatingLabelPrefix+"/"+appsv1alpha1.PodDeleteID]
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, appsv1alpha1.PendingDeleteAnnotationKey, deferreddelete.Encode(tc.request.Begin(pod, since)))
+			s.put(web(0).Obj(), web(1).Unready(builders.Epoch).Obj(), pod)
+			s.round()
+			if diff := cmp.Diff(tc.want, s.permitted()); diff != "" {
+				t.Errorf("permitted (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
