@@ -119,8 +119,12 @@ func (c *Chain) parameter(
 		return nil, true, nil
 	}
 	reference := binding.Spec.ParamRef
-	if reference == nil || reference.Selector != nil {
-		return nil, false, errors.New("only a paramRef with a name is supported")
+	if reference == nil {
+		return nil, false, errors.New("only a policy with a paramRef is supported")
+	}
+	// A selector selects objects of users, here PodTransitionRules. No rule of a schedule denies updates in place.
+	if reference.Selector != nil {
+		return nil, false, nil
 	}
 	if object = c.configuration.parameter(p.Spec.ParamKind, reference.Name); object != nil {
 		return object, true, nil
