@@ -128,6 +128,10 @@ docs: ## Generate docs/flags.md, docs/metrics.md and docs/kubectl-podops from th
 	go run ./hack/metricsdoc docs/metrics.md
 	go run -C cmd/kubectl-podops ./internal/reference $(CURDIR)/docs/kubectl-podops
 
+.PHONY: chart
+chart: bin/kubectl-podops ## Write the Helm chart in charts/podops from the manifests of the plugin and the flags of the manager.
+	go run -C hack/chart . $(BIN)/kubectl-podops $(CURDIR)/charts/podops
+
 .PHONY: graph
 graph: ## Print the imports between packages by layer; fails when one points upwards.
 	@go run ./hack/graph
@@ -146,6 +150,7 @@ vet: ## Run go vet.
 	go vet -C test/browser ./...
 	go vet -C test/world ./...
 	go vet -C hack/release ./...
+	go vet -C hack/chart ./...
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## Run the linters.
@@ -158,9 +163,10 @@ lint: $(TOOLS)/golangci-lint ## Run the linters.
 	cd cmd/kubectl-podops && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
 	cd test/browser && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
 	cd hack/release && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
+	cd hack/chart && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
 
 .PHONY: verify
-verify: generate manifests docs ## Generate, then check format, lint, manifests, and that the tree is clean.
+verify: generate manifests docs chart ## Generate, then check format, lint, manifests, and that the tree is clean.
 	@unformatted=$$(gofmt -s -l $(GO_DIRS)); \
 		test -z "$$unformatted" || { echo "not formatted, run make fmt:"; echo "$$unformatted"; exit 1; }
 	$(MAKE) --no-print-directory vet lint
@@ -224,6 +230,7 @@ test-unit: test-policies ## Run the unit tests and the Rego tests.
 	$(BESIDE) go test -C examples/kvstore -vet=off ./...
 	$(BESIDE) go test -C cmd/kubectl-podops -vet=off ./...
 	$(BESIDE) go test -C hack/release -vet=off ./...
+	$(BESIDE) go test -C hack/chart -vet=off ./...
 
 # How many schedules a property test runs.
 CHECKS ?= 100
