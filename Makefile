@@ -358,6 +358,12 @@ release: $(TOOLS)/release ## Write a release into dist/; VERSION=v0.1.0 is requi
 push: $(TOOLS)/release ## Push the images of dist/ to the registry in their names.
 	$(TOOLS)/release push dist/*.tar
 
+# KEY is a private key of cosign generate-key-pair, or of openssl; PODOPS_KEY_PASSWORD has its password.
+KEY ?=
+.PHONY: sign
+sign: $(TOOLS)/release ## Sign the provenance of the release in dist/; KEY=cosign.key is required.
+	$(TOOLS)/release sign -out dist -key '$(KEY)'
+
 ##@ Deploy
 
 # These targets take the kubeconfig that kubectl takes, print cluster and context first, and wait for a

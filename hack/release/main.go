@@ -18,6 +18,7 @@ const usage = `release builds images and releases from the working tree.
 
   release image   [flags]        the images, with their SBOMs
   release all     [flags]        a whole release
+  release sign    [flags]        the provenance of the release in the folder, signed with a key
   release push    ARCHIVE...     push images to their registry
   release unpack  ARCHIVE DIR    the file system of an image for this machine
 
@@ -26,7 +27,7 @@ Flags:
 
 // settings are the flags.
 type settings struct {
-	root, version, registry, out, platforms string
+	root, version, registry, out, platforms, key string
 	allowDirty                              bool
 }
 
@@ -43,6 +44,7 @@ func run(arguments []string, out, complaints io.Writer) int {
 	flags.StringVar(&s.registry, "registry", "ghcr.io/podops-dev", "registry and folder of the images")
 	flags.StringVar(&s.out, "out", "dist", "folder to write")
 	flags.StringVar(&s.platforms, "platforms", "", "platforms to build, separated by commas; empty: all")
+	flags.StringVar(&s.key, "key", "", "file of the private key to sign with; PODOPS_KEY_PASSWORD has its password if it is encrypted")
 	flags.BoolVar(&s.allowDirty, "allow-dirty", false, "release a working tree that differs from its commit")
 	flags.Usage = func() {
 		fmt.Fprint(complaints, usage)
@@ -77,6 +79,8 @@ func perform(ctx context.Context, command string, s settings, arguments []string
 		return imagesOnly(ctx, s, platforms, out)
 	case command == "all" && len(arguments) == 0:
 		return everything(ctx, s, platforms, out)
+	case command == "sign" && len(arguments) == 0:
+		return sign(s, os.Getenv("PODOPS_KEY_PASSWORD"), out)
 	case command == "push" && len(arguments) > 0:
 		return push(ctx, arguments, out)
 	case command == "unpack" && len(arguments) == 2:

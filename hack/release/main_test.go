@@ -2,11 +2,16 @@ package main
 
 import (
 	"bytes"
+	"crypto/elliptic"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sigstore/sigstore/pkg/cryptoutils"
+
+	"github.com/podops-dev/podops/hack/release/internal/dist"
 )
 
 // runRelease runs the command, and returns its exit code and what it complains about.
@@ -64,5 +69,47 @@ func TestAChangedTreeIsNoRelease(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(filepath.Dir(out)); err != nil || len(entries) != 0 {
 		t.Errorf("an incomplete release is left behind: %v, %v", entries, err)
+	}
+}
+
+// TestSign signs a release in a folder, and shows that changed files and missing keys are errors.
+func TestSign(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "install.yaml")
+	if err := os.WriteFile(file, []byte("kind: Namespace\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	index := dist.Index{Version: "v0.1.0", Commit: strings.Repeat("0123456789", 4), GoVersion: "go1.26.8"}
+	if err := dist.WriteIndex(dir, index); err != nil {
+		t.Fatal(err)
+	}
+	key := filepath.Join(t.TempDir(), "key")
+	private, _, err := cryptoutils.GeneratePEMEncodedECDSAKeyPair(elliptic.P256(), cryptoutils.StaticPasswordFunc([]byte("secret")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(key, private, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, complaint := runRelease("sign", "-out", dir); code != 1 || !strings.Contains(complaint, "-key is missing") {
+		t.Errorf("without a key: exit code %d: %s", code, complaint)
+	}
+	if code, complaint := runRelease("sign", "-out", dir, "-key", key); code != 1 || !strings.Contains(complaint, "PODOPS_KEY_PASSWORD") {
+		t.Errorf("without a password: exit code %d: %s", code, complaint)
+	}
+	t.Setenv("PODOPS_KEY_PASSWORD", "secret")
+	for range 2 { // The provenance is no part of what is signed.
+		if code, complaint := runRelease("sign", "-out", dir, "-key", key); code != 0 {
+			t.Fatalf("exit code %d: %s", code, complaint)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, provenanceName)); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(file, []byte("kind: Secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, complaint := runRelease("sign", "-out", dir, "-key", key); code != 1 || !strings.Contains(complaint, "install.yaml differs from index.json") {
+		t.Errorf("of a changed file: exit code %d: %s", code, complaint)
 	}
 }

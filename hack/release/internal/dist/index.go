@@ -78,6 +78,27 @@ func WriteIndex(dir string, index Index) error {
 	return nil
 }
 
+// ReadIndex reads index.json, and compares the files of the folder with it.
+func ReadIndex(dir string) (Index, error) {
+	encoded, err := os.ReadFile(filepath.Join(dir, indexName))
+	if err != nil {
+		return Index{}, fmt.Errorf("reading the index of the release: %w", err)
+	}
+	var index Index
+	if err := json.Unmarshal(encoded, &index); err != nil {
+		return Index{}, fmt.Errorf("decoding %s: %w", indexName, err)
+	}
+	var errs []error
+	for _, file := range index.Files {
+		sum, _, err := sumOf(filepath.Join(dir, filepath.FromSlash(file.Path)))
+		if err == nil && sum != file.SHA256 {
+			err = fmt.Errorf("%s differs from %s: build the release again", file.Path, indexName)
+		}
+		errs = append(errs, err)
+	}
+	return index, errors.Join(errs...)
+}
+
 // Sum returns the checksum of a file's content, in hexadecimal.
 func Sum(content []byte) string {
 	sum := sha256.Sum256(content)
