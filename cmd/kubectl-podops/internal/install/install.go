@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,6 +23,7 @@ import (
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/confirm"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/installation"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/provenance"
 	"github.com/podops-dev/podops/pkg/kubeversion"
 	"github.com/podops-dev/podops/pkg/text"
 )
@@ -40,6 +42,7 @@ const (
 // options are the flags of the verb.
 type options struct {
 	managerNamespace, image string
+	provenance, key         string
 	components              []string
 	crdsOnly                bool
 	dryRun, yes, wait       bool
@@ -65,6 +68,9 @@ It changes nothing in a cluster whose Kubernetes version PodOps does not support
   # With rights for adapters, and metrics for prometheus-operator
   kubectl podops install --image registry.example/podops-manager:v1 --components adapters,service-monitor
 
+  # Verify that the image is in a release that is signed with a key
+  kubectl podops install --provenance provenance.intoto.json --key podops.pub
+
   # Print the manifests
   kubectl podops install --dry-run > podops.yaml`,
 		Args: cobra.NoArgs,
@@ -75,6 +81,9 @@ It changes nothing in a cluster whose Kubernetes version PodOps does not support
 	set.StringVar(&flags.image, "image", "",
 		"image of the manager; by default the image of the release of this plugin, or podops-manager:dev in a plugin without a release")
 	set.StringSliceVar(&flags.components, "components", nil, "components of config/components that are switched on")
+	set.StringVar(&flags.provenance, "provenance", "",
+		"`file` of the signed provenance of a release: the image has to be in that release, by its digest; needs --key")
+	set.StringVar(&flags.key, "key", "", "`file` of the public key that --provenance is signed with")
 	set.BoolVar(&flags.crdsOnly, "crds-only", false, "apply the CustomResourceDefinitions only, and wait for no webhooks")
 	set.BoolVar(&flags.dryRun, "dry-run", false, "print the manifests, and change nothing")
 	set.BoolVarP(&flags.yes, "yes", "y", false, "do not wait for a confirmation")
@@ -89,6 +98,9 @@ func run(ctx context.Context, env *command.Environment, flags options) error {
 	})
 	if err != nil {
 		return err
+	}
+	if err := verify(objects, flags); err != nil {
+		return fmt.Errorf("nothing was changed: %w", err)
 	}
 	if flags.crdsOnly {
 		objects, flags.wait = installation.CRDs(objects), false
@@ -125,6 +137,34 @@ func run(ctx context.Context, env *command.Environment, flags options) error {
 		return nil
 	}
 	return awaitWebhooks(ctx, c, env.Out)
+}
+
+// verify returns an error unless the image of the manager among objects is in the release whose provenance the
+// flags name. Without these flags it verifies nothing.
+func verify(objects []*unstructured.Unstructured, flags options) error {
+	if (flags.provenance == "") != (flags.key == "") {
+		return errors.New("--provenance and --key belong together: the key is what the provenance is verified with")
+	}
+	if flags.key == "" {
+		return nil
+	}
+	signed, err := os.ReadFile(flags.provenance)
+	if err != nil {
+		return fmt.Errorf("reading --provenance: %w", err)
+	}
+	key, err := os.ReadFile(flags.key)
+	if err != nil {
+		return fmt.Errorf("reading --key: %w", err)
+	}
+	statement, err := provenance.Verify(signed, key)
+	if err != nil {
+		return fmt.Errorf("verifying %s with %s: %w", flags.provenance, flags.key, err)
+	}
+	image, err := installation.ManagerImage(objects)
+	if err != nil {
+		return err
+	}
+	return statement.HasImage(image)
 }
 
 // connect returns a client of a cluster whose version of Kubernetes PodOps supports.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -193,6 +194,23 @@ func turn(object *unstructured.Unstructured) int {
 		return at
 	}
 	return slices.Index(order, "")
+}
+
+// ManagerImage returns the image of the manager among objects.
+func ManagerImage(objects []*unstructured.Unstructured) (string, error) {
+	for _, object := range objects {
+		if object.GetKind() != "Deployment" {
+			continue
+		}
+		var deployment appsv1.Deployment
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &deployment); err != nil {
+			return "", fmt.Errorf("decoding %s: %w", object.GetName(), err)
+		}
+		for _, container := range deployment.Spec.Template.Spec.Containers {
+			return container.Image, nil
+		}
+	}
+	return "", errors.New("the manifests have no Deployment with a container")
 }
 
 // CRDs returns the CustomResourceDefinitions among objects.
