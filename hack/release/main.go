@@ -28,7 +28,7 @@ Flags:
 // settings are the flags.
 type settings struct {
 	root, version, registry, out, platforms, key string
-	allowDirty                              bool
+	allowDirty                                   bool
 }
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
