@@ -170,11 +170,17 @@ func (r Review) passes() (Reason, bool) {
 		return ReasonOwnerDeleted, true
 	case r.Actor == ActorSystem:
 		return ReasonKubernetes, true
-	case Operable(r.Pod.Labels) || r.Actor == ActorController && granted(r.Pod.Labels, isAny, appsv1alpha1.OperateLabelPrefix):
+	case Operable(r.Pod.Labels) || r.isOperator() && granted(r.Pod.Labels, isAny, appsv1alpha1.OperateLabelPrefix):
 		return ReasonPermitted, true
 	default:
 		return r.excepted()
 	}
+}
+
+// isOperator reports whether an operation of any type permits the request: the controller of a custom owner replaces
+// pods in operations of its own types, and an operation controller has the controller of a StatefulSet replace them.
+func (r Review) isOperator() bool {
+	return r.Actor == ActorController || r.Actor == ActorOwner && OwnerKind(r.Pod) == kindStatefulSet
 }
 
 // excepted reports whether the request itself is of a kind that passes, and why.
@@ -238,8 +244,7 @@ func Disruption(pod *corev1.Pod) (Reason, bool) {
 }
 
 // Operable reports whether an operation that removes the pod was granted operate: pod-delete, or an id of the
-// type delete. The rules for other types do not permit the removal. The controller of a custom owner replaces
-// pods in operations of its own types.
+// type delete. The rules for other types do not permit the removal.
 func Operable(labels map[string]string) bool {
 	return granted(labels, isRemoval, appsv1alpha1.OperateLabelPrefix)
 }

@@ -139,6 +139,12 @@ func TestDecide(t *testing.T) {
 		"the controller of a custom owner replaces pods in its updates": {
 			pod: controlled(ownedBy("apps.kusionstack.io/v1alpha1", "CollaSet"), operates("collaset", "update")), review: Review{Actor: ActorController}, want: passes(ReasonPermitted),
 		},
+		"the controller of a StatefulSet, in an operation of its operator": {
+			pod: controlled(ownedBy("apps/v1", "StatefulSet"), operates("store", "upgrade")), review: Review{Actor: ActorOwner}, want: passes(ReasonPermitted),
+		},
+		"a ReplicaSet has no operator": {
+			pod: controlled(ownedBy("apps/v1", "ReplicaSet"), operates("store", "upgrade")), review: Review{Actor: ActorOwner}, want: held(Hold, ReasonOwner, ActorOwner),
+		},
 
 		"a condition that was reset does not count": {
 			pod: controlled(disrupted(corev1.ConditionFalse, "DeletionByTaintManager")), review: Review{Actor: ActorClient}, want: requested,

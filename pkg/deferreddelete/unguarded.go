@@ -100,11 +100,11 @@ func endedBy(pod *corev1.Pod) (Reason, bool) {
 	return "", false
 }
 
-// permitted reports whether the PreCheck rules of an operation have passed that removes the pod. The controller of
-// a custom owner removes pods in operations of its own types.
+// permitted reports whether the PreCheck rules of an operation have passed that removes the pod. The controllers of
+// custom owners and of StatefulSets remove pods in operations of other types, too.
 func permitted(pod *corev1.Pod) bool {
 	isType := isRemoval
-	if kind := OwnerKind(pod); kind != "" && controllerOf(kind) == "" {
+	if kind := OwnerKind(pod); kind == kindStatefulSet || kind != "" && controllerOf(kind) == "" {
 		isType = isAny
 	}
 	return granted(pod.Labels, isType, appsv1alpha1.PreCheckedLabelPrefix, appsv1alpha1.OperateLabelPrefix)

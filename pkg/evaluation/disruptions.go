@@ -87,7 +87,7 @@ func (w *evaluating) needDisruption(d *disruption, request rule.Request, candida
 	waiveNeed(candidate, d.id, exception)
 }
 
-// rejected returns why the eviction API would reject the removal now, whatever slots are left: its status is not of use, or
+// rejected returns why the eviction API would reject the removal now, although slots may be left: its status is not of use, or
 // the pod is unready and too few others are healthy. A pod must not go off traffic for a removal that cannot follow: it may
 // become ready before.
 func (d *disruption) rejected(request rule.Request) (rule.Reason, bool) {
