@@ -131,7 +131,8 @@ func (s *show) hookAway(ctx context.Context) error {
 func (s *show) deleteWithoutHook(ctx context.Context, leader *corev1.Pod) error {
 	s.operator.Kill()
 	s.print("kill -9 of the operator; kubectl delete pod %s, which leads", leader.Name)
-	if err := s.admin.Delete(ctx, leader, client.Preconditions{UID: &leader.UID}); !apierrors.IsTooManyRequests(err) {
+	request := func(ctx context.Context) error { return s.admin.Delete(ctx, leader, client.Preconditions{UID: &leader.UID}) }
+	if err := request(ctx); !apierrors.IsTooManyRequests(err) {
 		return fmt.Errorf("%w: deleting the leader: %w", errLeader, err)
 	}
 	if err := s.awaitBlocked(ctx, leader.Name, "leader-moves-first", "WebhookFailed"); err != nil {
@@ -147,8 +148,15 @@ func (s *show) deleteWithoutHook(ctx context.Context, leader *corev1.Pod) error 
 	if err := s.startOperator(ctx); err != nil {
 		return err
 	}
-	s.print("the operator is back")
-	if err := wait.PollUntilContextTimeout(ctx, polling, patience, true, gone); err != nil {
+	s.print("the operator is back, and the delete is repeated")
+	repeated := func(ctx context.Context) (bool, error) {
+		err := request(ctx)
+		if apierrors.IsTooManyRequests(err) {
+			return false, nil
+		}
+		return true, client.IgnoreNotFound(err)
+	}
+	if err := wait.PollUntilContextTimeout(ctx, time.Second, patience, true, repeated); err != nil {
 		return fmt.Errorf("%w: pod %s was not deleted: %w", errLeader, leader.Name, err)
 	}
 	return s.await(ctx, "pod "+leader.Name+" was replaced", func(c *kvstorev1.KVStoreCluster) bool {
