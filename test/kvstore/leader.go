@@ -131,7 +131,9 @@ func (s *show) hookAway(ctx context.Context) error {
 func (s *show) deleteWithoutHook(ctx context.Context, leader *corev1.Pod) error {
 	s.operator.Kill()
 	s.print("kill -9 of the operator; kubectl delete pod %s, which leads", leader.Name)
-	request := func(ctx context.Context) error { return s.admin.Delete(ctx, leader, client.Preconditions{UID: &leader.UID}) }
+	request := func(ctx context.Context) error {
+		return s.admin.Delete(ctx, leader, client.Preconditions{UID: &leader.UID})
+	}
 	if err := request(ctx); !apierrors.IsTooManyRequests(err) {
 		return fmt.Errorf("%w: deleting the leader: %w", errLeader, err)
 	}
