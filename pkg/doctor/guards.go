@@ -43,7 +43,8 @@ func (in *inspection) removalGuarded() []Finding {
 	}
 	for _, w := range in.Guards.webhooks() {
 		kind, name, _ := strings.Cut(w.configuration, " ")
-		add(w.configuration, "webhook "+w.name, fmt.Sprintf("kubectl get %s %s -o yaml, and compare what it denies with the PodTransitionRules", kind, name), w.fields.rules)
+		remedy := fmt.Sprintf("kubectl get %s %s -o yaml, and compare what it denies with the PodTransitionRules", kind, name)
+		add(w.configuration, "webhook "+w.name, remedy, w.fields.rules)
 	}
 	for i := range in.Guards.Policies {
 		policy := &in.Guards.Policies[i]
