@@ -157,8 +157,11 @@ func (f *fetcher) reach(ctx context.Context, file string) error {
 	if err != nil {
 		return fmt.Errorf("requesting %s: %w", file, err)
 	}
-	_, err = f.do(request)
-	return err
+	response, err := f.do(request)
+	if err != nil {
+		return err
+	}
+	return response.Body.Close()
 }
 
 func (f *fetcher) get(ctx context.Context, file string) (io.ReadCloser, error) {
