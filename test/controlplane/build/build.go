@@ -223,7 +223,7 @@ func (t Target) compile(ctx context.Context, source, bin string, mains []string,
 		return err
 	}
 	buildFlags := append([]string{"-ldflags", flags}, t.flags...)
-	work, err := staleWork(ctx, source, buildFlags, mains)
+	work, err := t.staleWork(ctx, source, buildFlags, mains)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -217,4 +218,38 @@ func TestSource(t *testing.T) {
 	if got, err := Source(t.TempDir()); err == nil {
 		t.Errorf("outside of a checkout: %s", got)
 	}
+}
+
+// TestTheBuildSharesThePackagesOfTheManager shows that go.mod requires the versions of the manager's go.mod: packages of
+// other versions would be compiled a second time, and all packages that import them.
+func TestTheBuildSharesThePackagesOfTheManager(t *testing.T) {
+	manager, ours := requirements(t, filepath.Join("..", "..", "..", "go.mod")), requirements(t, filepath.Join("..", "go.mod"))
+	shared := 0
+	for module, version := range manager {
+		// Of staging modules of Kubernetes, replace has the version.
+		switch got, ok := ours[module]; {
+		case !ok || got == "v0.0.0":
+		case got != version:
+			t.Errorf("%s %s, and the manager has %s: run go get -C test/controlplane %s@%s", module, got, version, module, version)
+		default:
+			shared++
+		}
+	}
+	if shared < 50 {
+		t.Errorf("only %d modules are shared", shared)
+	}
+}
+
+// requirements returns the modules that a go.mod requires, with their versions.
+func requirements(t *testing.T, path string) map[string]string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules := map[string]string{}
+	for _, match := range regexp.MustCompile(`(?m)^\s*(?:require )?([\w./~-]+\.[\w./~-]+) (v\S+)(?: // indirect)?$`).FindAllStringSubmatch(string(data), -1) {
+		modules[match[1]] = match[2]
+	}
+	return modules
 }

@@ -6,7 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -14,12 +16,19 @@ import (
 	"github.com/podops-dev/podops/test/controlplane/progress"
 )
 
-// What it takes to compile a package, in seconds of processor time, as measured for the packages of a control
-// plane. Only their relations matter.
+// What a build takes, in seconds of processor time, as measured in a build of everything: testdata/build.txt.
 const (
-	costOfPackage  = 0.07 // without its files: starting the compiler, and reading imports
-	costOfMegabyte = 4.0  // of Go files
-	costOfLink     = 8.0
+	costOfPackage    = 0.05   // starting the compiler
+	costOfMegabyte   = 2.0    // of Go files
+	costOfDependency = 0.0006 // reading what the compiler needs of it
+
+	// A link is done by one processor while others have nothing to do.
+	costOfKubeLink = 60.0
+	costOfOwnLink  = 10.0
+
+	// priorTime is the time for which a build counts as having run before it began, with every processor at work: the first
+	// packages are small, and their rate is not that of the others.
+	priorTime = time.Minute
 )
 
 // complaintLines is the number of lines of compiler errors that are kept.
@@ -39,30 +48,43 @@ func (w work) total() float64 {
 	return sum
 }
 
-// costOf returns what it takes to compile a package with so many bytes of Go files.
-func costOf(bytes int64) float64 { return costOfPackage + costOfMegabyte*float64(bytes)/1e6 }
+// costOf returns what it takes to compile a package with so many bytes of Go files, and so many dependencies.
+func costOf(bytes int64, dependencies int) float64 {
+	return costOfPackage + costOfMegabyte*float64(bytes)/1e6 + costOfDependency*float64(dependencies)
+}
 
 // staleWork returns the work of a build of main packages.
-func staleWork(ctx context.Context, source string, buildFlags, mains []string) (work, error) {
-	const format = `{{if .Stale}}{{.ImportPath}}|{{.Dir}}|{{join .GoFiles "|"}}{{end}}`
+func (t Target) staleWork(ctx context.Context, source string, buildFlags, mains []string) (work, error) {
+	const format = `{{if .Stale}}{{.ImportPath}}|{{len .Deps}}|{{.Dir}}|{{join .GoFiles "|"}}{{end}}`
 	list, err := goOutput(ctx, source, slices.Concat([]string{"list", "-deps", "-f", format}, buildFlags, mains)...)
 	if err != nil {
 		return work{}, err
 	}
-	w := work{costs: map[string]float64{}, links: costOfLink * float64(len(mains))}
+	w := work{costs: map[string]float64{}}
+	for _, main := range mains {
+		if main == t.kube {
+			w.links += costOfKubeLink
+		} else {
+			w.links += costOfOwnLink
+		}
+	}
 	for line := range strings.Lines(list) {
 		fields := strings.Split(strings.TrimSpace(line), "|")
-		if len(fields) < 3 {
+		if len(fields) < 4 {
 			continue // A package in the cache leaves an empty line.
 		}
+		dependencies, err := strconv.Atoi(fields[1])
+		if err != nil {
+			return work{}, fmt.Errorf("reading the dependencies of %s: %w", fields[0], err)
+		}
 		var bytes int64
-		for _, name := range fields[2:] {
+		for _, name := range fields[3:] {
 			// A file that is missing is reported by the build.
-			if info, err := os.Stat(filepath.Join(fields[1], name)); err == nil {
+			if info, err := os.Stat(filepath.Join(fields[2], name)); err == nil {
 				bytes += info.Size()
 			}
 		}
-		w.costs[fields[0]] = costOf(bytes)
+		w.costs[fields[0]] = costOf(bytes, dependencies)
 	}
 	return w, nil
 }
@@ -74,6 +96,8 @@ type reader struct {
 	total float64
 	began time.Time
 
+	processors int
+
 	mu         sync.Mutex // guards the fields below
 	partial    string     // a line without its end
 	compiled   int
@@ -82,7 +106,9 @@ type reader struct {
 	complained []string
 }
 
-func newReader(w work) *reader { return &reader{work: w, total: w.total(), began: time.Now()} }
+func newReader(w work) *reader {
+	return &reader{work: w, total: w.total(), began: time.Now(), processors: runtime.NumCPU()}
+}
 
 // Write takes error output of the build. It never fails.
 func (r *reader) Write(data []byte) (int, error) {
@@ -124,8 +150,14 @@ func (r *reader) line() string {
 	if r.compiled >= len(r.work.costs) {
 		return text + ", linking"
 	}
-	if left := progress.Left(elapsed, r.done, r.total); left != "" {
-		text += ", " + left
+	if left, known := r.left(elapsed); known {
+		text += ", " + progress.Text(left)
 	}
 	return text
+}
+
+// left returns the time that the rest of the build takes.
+func (r *reader) left(elapsed time.Duration) (left time.Duration, known bool) {
+	prior := priorTime.Seconds() * float64(r.processors)
+	return progress.Left(elapsed+priorTime, r.done+prior, r.total+prior)
 }

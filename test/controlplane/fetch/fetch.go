@@ -281,8 +281,8 @@ func (f *fetcher) line() string {
 		return text
 	}
 	text += " of " + megabytes(total)
-	if left := progress.Left(elapsed, float64(done), float64(total)); left != "" {
-		text += ", " + left
+	if left, known := progress.Left(elapsed, float64(done), float64(total)); known {
+		text += ", " + progress.Text(left)
 	}
 	return text
 }

@@ -44,13 +44,17 @@ func Show(out io.Writer, line func() string) (stop func()) {
 	}
 }
 
-// Left returns the time that the rest of a work takes, at the rate of the part that is done, for a user: "about
-// 3 min left". It is empty while too little is done.
-func Left(elapsed time.Duration, done, total float64) string {
-	if done <= 0 || total <= 0 || done > total || elapsed < time.Second {
-		return ""
+// Left returns the time that the rest of a work takes, at the rate of the part that is done. It is not known while
+// too little is done.
+func Left(elapsed time.Duration, done, total float64) (left time.Duration, known bool) {
+	if done <= 0 || done > total || elapsed < time.Second {
+		return 0, false
 	}
-	left := time.Duration(float64(elapsed) * (total - done) / done)
+	return time.Duration(float64(elapsed) * (total - done) / done), true
+}
+
+// Text returns a time that is left, for a user: "about 3 min left".
+func Text(left time.Duration) string {
 	switch {
 	case left < 10*time.Second:
 		return "a few seconds left"

@@ -22,7 +22,11 @@ func TestLeft(t *testing.T) {
 		{10 * time.Second, 10, 100, "about 2 min left"},
 		{time.Minute, 10, 100, "about 9 min left"},
 	} {
-		if got := Left(tc.elapsed, tc.done, tc.total); got != tc.want {
+		got := ""
+		if left, known := Left(tc.elapsed, tc.done, tc.total); known {
+			got = Text(left)
+		}
+		if got != tc.want {
 			t.Errorf("%s, %v of %v: want %q, got %q", tc.elapsed, tc.done, tc.total, tc.want, got)
 		}
 	}
