@@ -228,7 +228,8 @@ func fill(text string) string {
 		case resourcesMark:
 			return fmt.Sprintf("%s%s{{- toYaml .Values.resources | nindent %d }}", indent, field, len(indent)+2)
 		case flagsMark:
-			return fmt.Sprintf("%s{{- range $name, $value := .Values.flags }}\n%s- {{ printf \"--%%s=%%v\" $name $value | quote }}\n%s{{- end }}", indent, indent, indent)
+			const each = "%[1]s{{- range $name, $value := .Values.flags }}\n%[1]s- {{ printf \"--%%s=%%v\" $name $value | quote }}\n%[1]s{{- end }}"
+			return fmt.Sprintf(each, indent)
 		default:
 			return podFields(indent)
 		}

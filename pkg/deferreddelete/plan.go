@@ -31,9 +31,9 @@ type Plan struct {
 }
 
 // PlanFor compares the deferred deletes of a ReplicaSet with the number of pods that it has too many. target is the
-// number that it is to have, total the number in its status; pods are its controlled pods, in any order. The deletes
+// number that it is to have, others the number of its pods without the control label; pods are those with it, in any order. The deletes
 // with the most progress are kept first: cancelling them would waste the most.
-func PlanFor(target, total int, pods []*corev1.Pod) Plan {
+func PlanFor(target, others int, pods []*corev1.Pod) Plan {
 	active := 0
 	var deferred []*corev1.Pod
 	for _, pod := range pods {
@@ -52,13 +52,9 @@ func PlanFor(target, total int, pods []*corev1.Pod) Plan {
 			strings.Compare(a.Name, b.Name),
 		)
 	})
-	mixed := len(pods) < total // terminating pods count, since the status may be behind them
-	if mixed {
-		active = total
-	}
-	excess := max(0, active-target)
+	excess := max(0, active+others-target)
 	keep := min(excess, len(deferred))
-	return Plan{Keep: deferred[:keep], Cancel: deferred[keep:], Free: excess - keep, Mixed: mixed}
+	return Plan{Keep: deferred[:keep], Cancel: deferred[keep:], Free: excess - keep, Mixed: others > 0}
 }
 
 // ofOwner reports whether the delete in progress was begun for a ReplicaSet: its controller requested

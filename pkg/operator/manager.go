@@ -325,7 +325,7 @@ func slimWorkload(object any) (any, error) {
 	switch o := object.(type) {
 	case *appsv1.ReplicaSet:
 		o.Spec.Template.Spec, o.Status = corev1.PodSpec{}, appsv1.ReplicaSetStatus{
-			Replicas: o.Status.Replicas, AvailableReplicas: o.Status.AvailableReplicas,
+			Replicas: o.Status.Replicas, FullyLabeledReplicas: o.Status.FullyLabeledReplicas, AvailableReplicas: o.Status.AvailableReplicas,
 		}
 	case *appsv1.Deployment:
 		o.Spec.Template.Spec, o.Status = corev1.PodSpec{}, appsv1.DeploymentStatus{}

@@ -43,7 +43,7 @@ type Snapshot struct {
 // ReplicaSet with other pods the ReplicaSet controller chooses, and the lifecycle of a controlled pod begins
 // with its delete.
 func (s Snapshot) HasSurplus() bool {
-	return active(s.Pods) > s.Workload.Target(s.Set) && IsUniform(s.Set, s.Pods)
+	return active(s.Pods) > s.Workload.Target(s.Set) && Others(s.Set, s.Pods) == 0
 }
 
 // Waits are the times that a ReplicaSet has been waiting for. The zero value waits for nothing.

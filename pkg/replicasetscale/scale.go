@@ -82,11 +82,15 @@ func IsRolloutStep(deployment *appsv1.Deployment, old, requested *appsv1.Replica
 		old.Annotations[deploymentReplicasAnnotationKey] == requested.Annotations[deploymentReplicasAnnotationKey]
 }
 
-// IsUniform reports whether all pods of a ReplicaSet have the control label. pods are the controlled ones. A
-// ReplicaSet with other pods is never kept: they depend on no rule. Terminating pods count, since the status may
-// be behind them.
-func IsUniform(set *appsv1.ReplicaSet, pods []*corev1.Pod) bool {
-	return len(pods) >= int(set.Status.Replicas)
+// Others returns the number of pods of a ReplicaSet that do not have the control label; pods are those that have it. A
+// ReplicaSet with other pods is never kept: they depend on no rule. The status may be behind pods that are gone, so both of its
+// numbers must say so where the template has the label: the pods that it counts, and those with all labels of the template.
+func Others(set *appsv1.ReplicaSet, pods []*corev1.Pod) int {
+	others := int(set.Status.Replicas) - len(pods)
+	if IsControlled(set) {
+		others = min(others, int(set.Status.Replicas-set.Status.FullyLabeledReplicas))
+	}
+	return max(0, others)
 }
 
 // Target returns the number of replicas that a ReplicaSet is to have now: spec.replicas, or less for an old

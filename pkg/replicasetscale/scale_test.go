@@ -67,26 +67,36 @@ func TestIsRolloutStep(t *testing.T) {
 	}
 }
 
-func TestIsUniform(t *testing.T) {
-	set := newSet(3, nil)
-	set.Status.Replicas = 2
+func TestOthers(t *testing.T) {
 	terminating := runs("c", func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: epoch} })
+	two := []*corev1.Pod{runs("a"), runs("b")}
 	for name, tc := range map[string]struct {
-		pods []*corev1.Pod
-		want bool
+		template map[string]string
+		pods     []*corev1.Pod
+		total    int32 // of the status
+		labelled int32
+		want     int
 	}{
-		"all pods are controlled":                   {[]*corev1.Pod{runs("a"), runs("b")}, true},
-		"the status is behind":                      {[]*corev1.Pod{runs("a"), runs("b"), runs("c")}, true},
-		"one pod is not":                            {[]*corev1.Pod{runs("a")}, false},
-		"the status still counts a terminating pod": {[]*corev1.Pod{runs("a"), terminating}, true},
+		"all pods are controlled":                    {controlled, two, 2, 2, 0},
+		"the status is behind a new pod":             {controlled, append(two, runs("c")), 2, 2, 0},
+		"the status still counts a pod that is gone": {controlled, two, 3, 3, 0},
+		"and a terminating pod":                      {controlled, append(two, terminating), 3, 3, 0},
+		"one pod is not controlled":                  {controlled, two, 3, 2, 1},
+		"a pod lacks another label of the template":  {controlled, append(two, runs("c")), 3, 2, 0},
+		"the template does not have the label":       {nil, two, 3, 3, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := IsUniform(set, tc.pods); got != tc.want {
-				t.Errorf("uniform: %v, want %v", got, tc.want)
+			set := newSet(3, nil)
+			set.Spec.Template.Labels = tc.template
+			set.Status.Replicas, set.Status.FullyLabeledReplicas = tc.total, tc.labelled
+			if got := Others(set, tc.pods); got != tc.want {
+				t.Errorf("%d other pods, want %d", got, tc.want)
 			}
 		})
 	}
 }
+
+var controlled = map[string]string{appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue}
 
 func recreating(deployment *appsv1.Deployment) *appsv1.Deployment {
 	deployment.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}

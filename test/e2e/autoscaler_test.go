@@ -170,7 +170,6 @@ var _ = Describe("A HorizontalPodAutoscaler", func() {
 		p.approveAll(ctx, p.list(ctx))
 		Eventually(ctx, p.list).Should(And(HaveLen(2), HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
 		Expect(uids(before)).To(ContainElements(uids(p.list(ctx))))
-		p.expectNoFailedDelete(ctx, deployment)
 		Expect(writes()).To(Equal(3))
 	})
 })

@@ -12,6 +12,7 @@ import (
 
 	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/replicasetpods"
+	"github.com/podops-dev/podops/pkg/replicasetscale"
 )
 
 // owners reads ReplicaSets and their pods.
@@ -49,5 +50,5 @@ func (o owners) planOf(ctx context.Context, set *appsv1.ReplicaSet) (deferreddel
 	if err != nil {
 		return deferreddelete.Plan{}, fmt.Errorf("ReplicaSet %s: %w", set.Name, err)
 	}
-	return deferreddelete.PlanFor(workload.Target(set), int(set.Status.Replicas), pods), nil
+	return deferreddelete.PlanFor(workload.Target(set), replicasetscale.Others(set, pods), pods), nil
 }

@@ -48,10 +48,10 @@ func NewReplicaSetDeletes(c client.Client, recorder events.EventRecorder, metric
 }
 
 // Cancel cancels the deletes of pods that a ReplicaSet needs, and of pods that its controller has not deleted for a
-// minute although it may. target is the number of pods that the ReplicaSet is to have, total the number in its status; pods
-// are its controlled pods. Cancel returns how soon to call it again; 0 if only a change matters.
-func (r *ReplicaSetDeletes) Cancel(ctx context.Context, target, total int, pods []*corev1.Pod) (wait time.Duration, err error) {
-	plan := deferreddelete.PlanFor(target, total, pods)
+// minute although it may. target is the number of pods that the ReplicaSet is to have, others the number of its pods
+// without the control label; pods are those with it. Cancel returns how soon to call it again; 0 if only a change matters.
+func (r *ReplicaSetDeletes) Cancel(ctx context.Context, target, others int, pods []*corev1.Pod) (wait time.Duration, err error) {
+	plan := deferreddelete.PlanFor(target, others, pods)
 	for _, pod := range plan.Keep {
 		r.observed.Forget(pod.UID, aspectNeeded)
 		if !replicasetscale.IsGranted(pod) {

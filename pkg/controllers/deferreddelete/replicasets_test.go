@@ -28,7 +28,7 @@ func newDeletes(t *testing.T) deletesOf {
 
 func (d deletesOf) cancel(t *testing.T, target int, pods ...*corev1.Pod) time.Duration {
 	t.Helper()
-	wait, err := d.deletes.Cancel(t.Context(), target, len(pods), pods)
+	wait, err := d.deletes.Cancel(t.Context(), target, 0, pods)
 	if err != nil {
 		t.Fatalf("Cancel: %v", err)
 	}

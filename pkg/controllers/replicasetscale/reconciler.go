@@ -40,9 +40,9 @@ import (
 const EventScaleDownDropped = "ScaleDownDropped"
 
 // Deletes cancels the deletes of pods of a ReplicaSet that are not wanted any more. target is the number of pods that the
-// ReplicaSet is to have, total the number in its status. Cancel returns how soon to call it again; 0 if only a change matters.
+// ReplicaSet is to have, others the number of its pods without the control label. Cancel returns how soon to call it again; 0 if only a change matters.
 type Deletes interface {
-	Cancel(ctx context.Context, target, total int, pods []*corev1.Pod) (time.Duration, error)
+	Cancel(ctx context.Context, target, others int, pods []*corev1.Pod) (time.Duration, error)
 }
 
 // Reconciler carries out the scale-downs of one ReplicaSet at a time.
@@ -207,7 +207,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.annotate(ctx, set, decision.Annotations); err != nil {
 		return reconcile.Result{}, err
 	}
-	again, err := r.deletes.Cancel(ctx, snapshot.Workload.Target(set), int(set.Status.Replicas), snapshot.Pods)
+	again, err := r.deletes.Cancel(ctx, snapshot.Workload.Target(set), replicasetscale.Others(set, snapshot.Pods), snapshot.Pods)
 	if err != nil {
 		return reconcile.Result{}, err
 	}

@@ -81,7 +81,7 @@ func (m *Mutator) kept(ctx context.Context, old, requested *appsv1.ReplicaSet) (
 	if err != nil {
 		return 0, fmt.Errorf("ReplicaSet %s: %w", old.Name, err)
 	}
-	if !replicasetscale.IsUniform(old, pods) {
+	if replicasetscale.Others(old, pods) > 0 {
 		return want, nil
 	}
 	return replicasetscale.Kept(replicas, want, replicasetscale.Ungranted(pods)), nil
