@@ -82,9 +82,9 @@ func IsRolloutStep(deployment *appsv1.Deployment, old, requested *appsv1.Replica
 		old.Annotations[deploymentReplicasAnnotationKey] == requested.Annotations[deploymentReplicasAnnotationKey]
 }
 
-// Others returns the number of pods of a ReplicaSet that do not have the control label; pods are those that have it. A
-// ReplicaSet with other pods is never kept: they depend on no rule. The status may be behind pods that are gone, so both of its
-// numbers must say so where the template has the label: the pods that it counts, and those with all labels of the template.
+// Others returns the number of pods of a ReplicaSet that do not have the control label; pods are its pods with the label.
+// A ReplicaSet with other pods is never kept: they depend on no rule. The status may be behind pods that are gone, so both of
+// its numbers must say so where the template has the label: the pods that it counts, and the pods with all labels of the template.
 func Others(set *appsv1.ReplicaSet, pods []*corev1.Pod) int {
 	others := int(set.Status.Replicas) - len(pods)
 	if IsControlled(set) {
