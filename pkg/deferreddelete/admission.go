@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -27,6 +28,15 @@ const (
 	// OwnerGone means that no owner with the UID that the pod refers to exists.
 	OwnerGone
 )
+
+// StateOf returns the state of an owner that exists. An owner whose pods stay when it is deleted counts as present: a delete by
+// its controller is of before.
+func StateOf(owner metav1.Object) OwnerState {
+	if owner.GetDeletionTimestamp() == nil || slices.Contains(owner.GetFinalizers(), metav1.FinalizerOrphanDependents) {
+		return OwnerPresent
+	}
+	return OwnerTerminating
+}
 
 // Outcome is the answer to a delete or an eviction.
 type Outcome string

@@ -134,7 +134,7 @@ func boundPod(pod *corev1.Pod) {
 // its template.
 func boundWorkload(object metav1.Object) {
 	object.SetLabels(nil)
-	object.SetFinalizers(nil)
+	object.SetFinalizers(orphanOnly(object.GetFinalizers()))
 	object.SetOwnerReferences(controllerOnly(object))
 	switch o := object.(type) {
 	case *appsv1.ReplicaSet:
@@ -148,6 +148,14 @@ func boundWorkload(object metav1.Object) {
 	case *batchv1.Job:
 		o.Spec.Selector, o.Spec.Template.ObjectMeta = nil, templateMeta(o.Spec.Template)
 	}
+}
+
+// orphanOnly returns the finalizer of a deletion that leaves the pods, if there is one.
+func orphanOnly(finalizers []string) []string {
+	if slices.Contains(finalizers, metav1.FinalizerOrphanDependents) {
+		return []string{metav1.FinalizerOrphanDependents}
+	}
+	return nil
 }
 
 // templateMeta returns the metadata of a template that components read.

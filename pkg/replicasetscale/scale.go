@@ -117,11 +117,7 @@ func (w Workload) Target(set *appsv1.ReplicaSet) int {
 		left -= count
 	}
 	for _, sibling := range old {
-		unavailable := ReplicasOf(sibling.Spec.Replicas) - int(sibling.Status.AvailableReplicas)
-		if unavailable < 0 {
-			return own // the controller of Deployments waits until the pods beyond spec.replicas are gone
-		}
-		remove(sibling, unavailable)
+		remove(sibling, ReplicasOf(sibling.Spec.Replicas)-int(sibling.Status.AvailableReplicas))
 	}
 	for _, sibling := range old {
 		remove(sibling, ReplicasOf(sibling.Spec.Replicas)-removed[sibling.UID])

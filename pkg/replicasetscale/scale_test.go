@@ -146,7 +146,7 @@ func TestTarget(t *testing.T) {
 		"none while it is deleted":                                 {ending, sets(revised(1, 4, 4), revised(2, 1, 1)), []int{4, 1}},
 		"none of the strategy Recreate":                            {recreating(rolls(4, "2", "1", "0")), sets(revised(1, 4, 4), revised(2, 0, 0)), []int{4, 0}},
 		"none before the new ReplicaSet is there":                  {rolls(4, "2", "1", "1"), sets(revised(1, 4, 4)), []int{4}},
-		"none while a ReplicaSet has pods beyond its own":          {rolls(4, "2", "1", "1"), sets(revised(1, 2, 4), revised(2, 1, 1)), []int{2, 1}},
+		"the status is behind a step":                              {rolls(4, "2", "1", "1"), sets(revised(1, 2, 4), revised(2, 1, 1)), []int{2, 1}},
 		"none of a Deployment that was scaled out":                 {rolls(8, "2", "1", "0"), sets(revised(1, 4, 4), revised(2, 1, 1)), []int{4, 1}},
 		"a ReplicaSet alone":                                       {nil, sets(revised(1, 4, 4)), []int{4}},
 	} {

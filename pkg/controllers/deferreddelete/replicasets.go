@@ -16,9 +16,15 @@ import (
 	"github.com/podops-dev/podops/pkg/replicasetscale"
 )
 
-// cancelAfter is the time for which the owner must have needed a pod again that is out of service before its
-// delete is cancelled. A rollout that pauses between two steps must not lose its progress.
-const cancelAfter = 10 * time.Second
+const (
+	// cancelAfter is the time for which the owner must have needed a pod again that is out of service before its
+	// delete is cancelled. A rollout that pauses between two steps must not lose its progress.
+	cancelAfter = 10 * time.Second
+
+	// cancelWaitingAfter is that time for a pod that waits for its rules. The status of a ReplicaSet is behind its pods for
+	// a moment.
+	cancelWaitingAfter = 2 * time.Second
+)
 
 // ReplicaSetDeletes cancels the deferred deletes of ReplicaSets that these do not need any more. The controller of the
 // ReplicaSet carries out the others: the label operate wakes it.
@@ -67,8 +73,11 @@ func (r *ReplicaSetDeletes) Cancel(ctx context.Context, target, others int, pods
 		}
 	}
 	for _, pod := range plan.Cancel {
-		left := cancelAfter - r.observed.Observe(pod.UID, aspectNeeded, deferreddelete.Begun(pod))
-		if left > 0 && deferreddelete.IsPermitted(pod) {
+		after := cancelWaitingAfter
+		if deferreddelete.IsPermitted(pod) {
+			after = cancelAfter
+		}
+		if left := after - r.observed.Observe(pod.UID, aspectNeeded, deferreddelete.Begun(pod)); left > 0 {
 			wait = backoff.MinDelay(wait, left)
 			continue
 		}

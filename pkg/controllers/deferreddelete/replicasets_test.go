@@ -51,6 +51,10 @@ func (d deletesOf) expectCancelled(t *testing.T, lapse deferreddelete.Lapse) {
 
 func TestAPodThatIsNeededAgainIsUndone(t *testing.T) {
 	d := newDeletes(t)
+	if wait := d.cancel(t, 1, waiting("web-0")); wait != cancelWaitingAfter || len(d.sent()) > 0 {
+		t.Errorf("again after %v, want %v", wait, cancelWaitingAfter)
+	}
+	d.clock.Step(cancelWaitingAfter)
 	d.cancel(t, 1, waiting("web-0"))
 	d.expectCancelled(t, deferreddelete.LapseUnwanted)
 	d.cancel(t, 1, waiting("web-0"))
@@ -120,6 +124,8 @@ func TestUndoRestoresTheDeletionCostOfAScaleDown(t *testing.T) {
 	pod := owned("web-0").Available().Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, start).Obj()
 	pod.Annotations = map[string]string{appsv1alpha1.PreviousDeletionCostAnnotationKey: "7", corev1.PodDeletionCost: "-2147483648"}
 	d := newDeletes(t)
+	d.cancel(t, 1, pod)
+	d.clock.Step(cancelWaitingAfter)
 	d.cancel(t, 1, pod)
 	want := []string{`patch web-0 {"metadata":{"annotations":{"controller.kubernetes.io/pod-deletion-cost":"7",` +
 		`"podopslifecycle.kusionstack.io/previous-deletion-cost":null},"labels":{"undo-operation-type/pod-delete":"delete"},"uid":"web-0-uid"}}`}

@@ -176,10 +176,10 @@ func (u *Unguarded) ownerState(ctx context.Context, pod *corev1.Pod) deferreddel
 	switch {
 	case apierrors.IsNotFound(err) || err == nil && owner.GetUID() != controller.UID:
 		return deferreddelete.OwnerGone
-	case err == nil && owner.GetDeletionTimestamp() != nil:
-		return deferreddelete.OwnerTerminating
-	default:
+	case err != nil:
 		return deferreddelete.OwnerPresent
+	default:
+		return deferreddelete.StateOf(owner)
 	}
 }
 

@@ -211,10 +211,8 @@ func stateIn(ctx context.Context, reader client.Reader, pod *corev1.Pod, owner c
 		return deferreddelete.OwnerPresent
 	case owner.GetUID() != controller.UID:
 		return deferreddelete.OwnerGone
-	case owner.GetDeletionTimestamp() != nil:
-		return deferreddelete.OwnerTerminating
 	default:
-		return deferreddelete.OwnerPresent
+		return deferreddelete.StateOf(owner)
 	}
 }
 
