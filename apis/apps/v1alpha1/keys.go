@@ -185,7 +185,8 @@ const (
 	WokenAnnotationKey = LifecycleDomain + "/woken"
 
 	// DesiredReplicasAnnotationKey and LowestReplicasAnnotationKey are annotations of earlier versions, which
-	// recorded the requests that admission kept. They have no meaning any more: PodOps removes them.
+	// record the requests that admission keeps. Admission writes the first for them, nothing reads it, and PodOps
+	// removes both.
 	DesiredReplicasAnnotationKey = LifecycleDomain + "/desired-replicas"
 	LowestReplicasAnnotationKey  = LifecycleDomain + "/lowest-replicas"
 

@@ -7,11 +7,13 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"gomodules.xyz/jsonpatch/v2"
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/replicasetpods"
 	"github.com/podops-dev/podops/pkg/replicasetscale"
 	"github.com/podops-dev/podops/pkg/webhooks/review"
@@ -54,13 +56,25 @@ func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.R
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	var patch []jsonpatch.Operation
-	if kept < replicasetscale.ReplicasOf(old.Spec.Replicas) { // a repeated request must not write anything
+	if kept < replicasetscale.ReplicasOf(old.Spec.Replicas) && kept == want { // a repeated request must not write anything
 		patch = withoutAnnotations(requested.Annotations)
 	}
 	if kept != want {
 		patch = append(patch, jsonpatch.NewOperation("replace", "/spec/replicas", kept))
+		patch = append(patch, forEarlierVersions(requested.Annotations, want)...)
 	}
 	return admission.Patched("", patch...)
+}
+
+// forEarlierVersions records the lowest number that was requested, for a manager of an earlier version that takes over. This
+// version does not read it.
+func forEarlierVersions(annotations map[string]string, want int) []jsonpatch.Operation {
+	const key = appsv1alpha1.DesiredReplicasAnnotationKey
+	recorded, err := strconv.Atoi(annotations[key])
+	if annotations == nil || err == nil && recorded <= want {
+		return nil
+	}
+	return []jsonpatch.Operation{jsonpatch.NewOperation("add", review.AnnotationPath(key), strconv.Itoa(want))}
 }
 
 // kept returns the number of replicas that a request is answered with: the requested one, unless it is a

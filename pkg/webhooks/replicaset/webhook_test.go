@@ -130,18 +130,18 @@ func TestMutator(t *testing.T) {
 		want           []string
 	}{
 		"a step of a rollout is kept": {
-			old: rolling(newSet(12)), requested: rolling(newSet(9)), want: []string{"replace /spec/replicas 12"},
+			old: rolling(newSet(12)), requested: rolling(newSet(9)), want: []string{"replace /spec/replicas 12", `add /metadata/annotations/desired-replicas "9"`},
 		},
 		"granted pods may go, and the wake has ended": {
 			old: rolling(newSet(12, woken, "t")), requested: rolling(newSet(9, woken, "t")), granted: 2,
-			want: []string{"remove /metadata/annotations/woken", "replace /spec/replicas 10"},
+			want: []string{"replace /spec/replicas 10", `add /metadata/annotations/desired-replicas "9"`},
 		},
 		"the last pods go": {
 			old: rolling(newSet(12, woken, "t")), requested: rolling(newSet(9, woken, "t")), granted: 3,
 			want: []string{"remove /metadata/annotations/woken"},
 		},
 		"a repeated request writes nothing": {
-			old: rolling(newSet(12, woken, "t")), requested: rolling(newSet(9, woken, "t")), want: []string{"replace /spec/replicas 12"},
+			old: rolling(newSet(12, wanted, "9")), requested: rolling(newSet(9, wanted, "9")), want: []string{"replace /spec/replicas 12"},
 		},
 		"with its Deployment it is lowered": {old: rolling(newSet(12, scaled, "12")), requested: rolling(newSet(9, scaled, "9"))},
 		"a ReplicaSet alone is lowered":     {old: newSet(12), requested: newSet(9)},
