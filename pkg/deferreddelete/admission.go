@@ -29,9 +29,9 @@ const (
 	OwnerGone
 )
 
-// StateOf returns the state of an owner that exists. An owner whose pods stay when it is deleted counts as present: a delete by
+// DeletionState returns the state of an owner that exists. An owner whose pods stay when it is deleted counts as present: a delete by
 // its controller is of before.
-func StateOf(owner metav1.Object) OwnerState {
+func DeletionState(owner metav1.Object) OwnerState {
 	if owner.GetDeletionTimestamp() == nil || slices.Contains(owner.GetFinalizers(), metav1.FinalizerOrphanDependents) {
 		return OwnerPresent
 	}

@@ -26,7 +26,7 @@ const (
 	axisHeight = 24
 	ticks      = 6
 
-	// Sizes of an entry of the legend of a picture, whose letters are of the same width.
+	// Legend entry sizes in a monospaced font.
 	legendHeight = 20
 	legendLetter = 7
 	legendGap    = 34

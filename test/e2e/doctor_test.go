@@ -153,7 +153,7 @@ func (p scenario) seedInstallation(ctx context.Context, mutating *admissionregis
 	secret := servingSecret(ctx)
 	secret.Data[corev1.TLSCertKey] = certificate
 	Expect(p.admin.Update(ctx, secret)).To(Succeed())
-	p.reviewDeletes(ctx)
+	p.reviewDeletes(ctx, admissionregistrationv1.Validation{Expression: "true"}) // of others, and denies none
 	for _, change := range [][]string{
 		{"delete", "validatingadmissionpolicybinding", "podops-pod-binding"},
 		{"patch", "validatingadmissionpolicybinding", "podops-pod-status", "--type=merge", "-p", `{"spec":{"validationActions":["Audit"]}}`},
@@ -182,27 +182,6 @@ func (p scenario) seedInstallation(ctx context.Context, mutating *admissionregis
 		faulty.Webhooks = append(faulty.Webhooks, webhook)
 	}
 	Expect(p.admin.Create(ctx, faulty)).To(Succeed())
-}
-
-// reviewDeletes adds a policy, not of PodOps, that reviews the deletes of pods of the scenario and denies none.
-func (p scenario) reviewDeletes(ctx context.Context) {
-	GinkgoHelper()
-	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}
-	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{
-		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: p.namespace}},
-		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Delete},
-			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
-		}}},
-	}
-	policy.Spec.Validations = []admissionregistrationv1.Validation{{Expression: "true"}}
-	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}
-	binding.Spec.PolicyName = policy.Name
-	binding.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
-	for _, object := range []client.Object{policy, binding} {
-		Expect(p.admin.Create(ctx, object)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(p.admin.Delete(ctx, object))).To(Succeed()) })
-	}
 }
 
 // seedRules adds a fault for each check of rules, policies and budgets.

@@ -371,6 +371,14 @@ func (p scenario) refusedDelete(ctx context.Context, name string) string {
 // denyDeletes makes a policy of the cluster deny every delete of a pod of the scenario.
 func (p scenario) denyDeletes(ctx context.Context) {
 	GinkgoHelper()
+	p.reviewDeletes(ctx, admissionregistrationv1.Validation{Expression: "false", Message: "not here"})
+	// The API server compiles the policy a moment later.
+	Eventually(ctx, func(ctx context.Context) error { return p.admin.Delete(ctx, p.list(ctx)[0], client.DryRunAll, forced) }).Should(expect.BeRefused(422, "not here"))
+}
+
+// reviewDeletes adds a policy, not of PodOps, that validates the deletes of pods of the scenario.
+func (p scenario) reviewDeletes(ctx context.Context, validation admissionregistrationv1.Validation) {
+	GinkgoHelper()
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}
 	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: p.namespace}},
@@ -379,7 +387,7 @@ func (p scenario) denyDeletes(ctx context.Context) {
 			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
 		}}},
 	}
-	policy.Spec.Validations = []admissionregistrationv1.Validation{{Expression: "false", Message: "not here"}}
+	policy.Spec.Validations = []admissionregistrationv1.Validation{validation}
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}
 	binding.Spec.PolicyName = policy.Name
 	binding.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
@@ -387,8 +395,6 @@ func (p scenario) denyDeletes(ctx context.Context) {
 		Expect(p.admin.Create(ctx, object)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(p.admin.Delete(ctx, object))).To(Succeed()) })
 	}
-	// The API server compiles the policy a moment later.
-	Eventually(ctx, func(ctx context.Context) error { return p.admin.Delete(ctx, p.list(ctx)[0], client.DryRunAll, forced) }).Should(expect.BeRefused(422, "not here"))
 }
 
 // skipRules makes a pod skip rules.

@@ -29,7 +29,7 @@ type delayed struct {
 	fails bool
 }
 
-// documentedBounds returns the longest time of the requests of each row in the table of docs/security.md.
+// documentedBounds returns the request timeouts by table row in docs/security.md.
 func documentedBounds() map[string]time.Duration {
 	GinkgoHelper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "security.md"))

@@ -245,7 +245,7 @@ func (w *World) isPersons(conflict error) bool {
 	return !strings.Contains(conflict.Error(), fmt.Sprintf("%q", defaultFieldManager))
 }
 
-// defaultFieldManager is the field manager of PodOps and of the controllers of Kubernetes here: the name of the program.
+// defaultFieldManager is the program name, by which PodOps and the Kubernetes controllers own fields here.
 const defaultFieldManager = "world.test"
 
 // apply applies the manifest of a workload with server-side apply, without force.

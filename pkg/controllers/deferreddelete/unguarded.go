@@ -179,7 +179,7 @@ func (u *Unguarded) ownerState(ctx context.Context, pod *corev1.Pod) deferreddel
 	case err != nil:
 		return deferreddelete.OwnerPresent
 	default:
-		return deferreddelete.StateOf(owner)
+		return deferreddelete.DeletionState(owner)
 	}
 }
 

@@ -87,7 +87,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		Complete(r)
 }
 
-// scaled passes events of ReplicaSets that change the target of a ReplicaSet of their workload.
+// scaled passes ReplicaSet events that change a target in their workload.
 func scaled() predicate.Funcs {
 	type scale struct {
 		replicas, pods, available int

@@ -212,7 +212,7 @@ func stateIn(ctx context.Context, reader client.Reader, pod *corev1.Pod, owner c
 	case owner.GetUID() != controller.UID:
 		return deferreddelete.OwnerGone
 	default:
-		return deferreddelete.StateOf(owner)
+		return deferreddelete.DeletionState(owner)
 	}
 }
 

@@ -36,7 +36,7 @@ func NewMutator(decoder admission.Decoder, cache replicasetpods.Reader) *Mutator
 	return &Mutator{decoder: decoder, cache: cache}
 }
 
-// Handle keeps spec.replicas of an old ReplicaSet in a step of a rolling update at the number of pods that may not
+// Handle keeps spec.replicas of an old ReplicaSet, in a rolling update step, at the number of pods that may not
 // be deleted yet. Every other lowering passes: the deletes of its pods are held one by one. The annotations of
 // PodOps, which have no meaning after the step, go with it.
 func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.Response {

@@ -36,7 +36,7 @@ const (
 	compilerGOGC = "400"
 )
 
-// Target is the set of programs of one version of Kubernetes, that of its go.mod.
+// Target is the Kubernetes version to build, as its go.mod requires it, with the programs.
 type Target struct {
 	module  string   // folder of its Go module, relative to that of this one
 	kube    string   // main package of the multi-call binary, in the module

@@ -11,14 +11,13 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/pager"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/removal"
 )
-
-// pageSize is the number of pods of a page of a list.
-const pageSize = 500
 
 // Command returns the verb delete.
 func Command(env *command.Environment) *cobra.Command {
@@ -48,7 +47,7 @@ a request it patches the label undo-operation-type of the pod: without the right
 		Args: cobra.ArbitraryArgs, // namesOf checks them
 	}
 	verb.RunE = func(verb *cobra.Command, arguments []string) error {
-		names, err := namesOf(arguments, selector)
+		names, err := podNames(arguments, selector)
 		if err != nil {
 			return err
 		}
@@ -63,8 +62,8 @@ a request it patches the label undo-operation-type of the pod: without the right
 	return env.Cluster(verb)
 }
 
-// namesOf returns the names of pods of arguments as kubectl has them: "pod x y", "pod/x pod/y", or names alone.
-func namesOf(arguments []string, selector string) ([]string, error) {
+// podNames reads pod names from arguments as kubectl accepts them: "pod x y", "pod/x pod/y", or names alone.
+func podNames(arguments []string, selector string) ([]string, error) {
 	kinds := []string{"pod", "pods", "po"}
 	var names []string
 	for i, argument := range arguments {
@@ -120,17 +119,17 @@ func read(ctx context.Context, c kubernetes.Interface, namespace string, names [
 	if selector == "" {
 		return pods, nil
 	}
-	options := metav1.ListOptions{LabelSelector: selector, Limit: pageSize}
-	for {
-		page, err := c.CoreV1().Pods(namespace).List(ctx, options)
-		if err != nil {
-			return nil, fmt.Errorf("listing the pods: %w", err)
+	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return c.CoreV1().Pods(namespace).List(ctx, options)
+	})
+	err := pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: selector}, func(object runtime.Object) error {
+		if pod, ok := object.(*corev1.Pod); ok {
+			pods = append(pods, pod)
 		}
-		for i := range page.Items {
-			pods = append(pods, &page.Items[i])
-		}
-		if options.Continue = page.Continue; options.Continue == "" {
-			return pods, nil
-		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods: %w", err)
 	}
+	return pods, nil
 }

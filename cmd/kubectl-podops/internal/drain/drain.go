@@ -20,7 +20,7 @@ import (
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/removal"
 )
 
-// pageSize is the number of pods of a page of a list.
+// pageSize is the page size of lists of pods.
 const pageSize = 500
 
 // verb is the verb with its flags.
@@ -123,7 +123,7 @@ func (v *verb) run(ctx context.Context, names []string) error {
 		err = v.Run(ctx, v.Environment, c, !v.disableEviction, pods)
 	}
 	if err != nil && !v.dryRun {
-		_, _ = fmt.Fprintf(v.ErrOut, "the nodes stay cordoned; to end that: kubectl uncordon %s\n", strings.Join(namesOf(nodes), " "))
+		_, _ = fmt.Fprintf(v.ErrOut, "the nodes stay cordoned; to end that: kubectl uncordon %s\n", strings.Join(nodeNames(nodes), " "))
 	}
 	return err
 }
@@ -154,7 +154,7 @@ func (v *verb) nodes(ctx context.Context, c kubernetes.Interface, names []string
 	return nodes, nil
 }
 
-func namesOf(nodes []*corev1.Node) []string {
+func nodeNames(nodes []*corev1.Node) []string {
 	names := make([]string, len(nodes))
 	for i, node := range nodes {
 		names[i] = node.Name

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The files of testdata are of the library of sigstore: `release sign` of hack/release has written the provenance, for
+// testdata has sigstore test keys, and a provenance that `release sign` in hack/release has written, for
 // an index.json with the file install.yaml and the image ghcr.io/podops-dev/podops-manager:v0.1.0.
 const (
 	imageSum = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"

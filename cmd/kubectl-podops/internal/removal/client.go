@@ -65,7 +65,7 @@ func (c *Client) Request(ctx context.Context, pod Pod) Answer {
 	if apierrors.IsConflict(err) {
 		return c.conflict(ctx, pod, err)
 	}
-	return answerOf(ctx, err)
+	return newAnswer(ctx, err)
 }
 
 // conflict returns the answer to a request that has met another pod of the name, or another change of a
@@ -74,7 +74,7 @@ func (c *Client) conflict(ctx context.Context, pod Pod, conflict error) Answer {
 	live, err := c.Get(ctx, pod)
 	switch {
 	case err != nil:
-		return answerOf(ctx, err)
+		return newAnswer(ctx, err)
 	case live == nil:
 		return Answer{Kind: Absent}
 	default:
@@ -126,8 +126,8 @@ func (c *Client) User(ctx context.Context) (string, error) {
 	return review.Status.UserInfo.Username, nil
 }
 
-// answerOf returns the answer that an error of the API server is.
-func answerOf(ctx context.Context, err error) Answer {
+// newAnswer returns the answer that an error of the API server is.
+func newAnswer(ctx context.Context, err error) Answer {
 	if err == nil {
 		return Answer{Kind: Admitted}
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Bounds of the requests of a Plan.
+// Bounds of Plan requests.
 const (
 	// maxPods is the number of pods that are requested, or terminate, at a time. PodOps lets 120 requests of a
 	// user wait.
@@ -47,8 +47,8 @@ type Pod struct {
 	UID             types.UID
 }
 
-// PodOf returns the Pod of an object.
-func PodOf(pod *corev1.Pod) Pod { return Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID} }
+// NewPod returns the Pod of an object.
+func NewPod(pod *corev1.Pod) Pod { return Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID} }
 
 // Phase is how far the removal of a pod is.
 type Phase string
@@ -129,11 +129,11 @@ func NewPlan(pods []*corev1.Pod) *Plan {
 		if set := metav1.GetControllerOfNoCopy(a); set != nil && set.Kind == "StatefulSet" {
 			byName = cmp.Or(cmp.Compare(len(b.Name), len(a.Name)), cmp.Compare(b.Name, a.Name))
 		}
-		return cmp.Or(cmp.Compare(readiness(a), readiness(b)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(ownerOf(a), ownerOf(b)), byName)
+		return cmp.Or(cmp.Compare(readiness(a), readiness(b)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(ownerName(a), ownerName(b)), byName)
 	})
 	plan := &Plan{Removals: make([]Removal, len(sorted))}
 	for i, pod := range sorted {
-		plan.Removals[i] = Removal{Pod: PodOf(pod), Phase: Queued}
+		plan.Removals[i] = Removal{Pod: NewPod(pod), Phase: Queued}
 		if pod.DeletionTimestamp != nil {
 			plan.Removals[i].Phase = Terminating
 		}
@@ -150,7 +150,7 @@ func readiness(pod *corev1.Pod) int {
 	return 0
 }
 
-func ownerOf(pod *corev1.Pod) string {
+func ownerName(pod *corev1.Pod) string {
 	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil {
 		return controller.Kind + "/" + controller.Name
 	}

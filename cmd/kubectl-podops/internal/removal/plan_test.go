@@ -15,7 +15,7 @@ import (
 )
 
 // podOf returns a pod that is ready, of a controller ("<Kind>/<name>", empty for none).
-func podOf(name, controller string) *corev1.Pod {
+func newPod(name, controller string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name + "-uid")}}
 	if kind, of, ok := strings.Cut(controller, "/"); ok {
 		pod.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: of, Controller: new(true)}}
@@ -32,15 +32,15 @@ func unready(pod *corev1.Pod) *corev1.Pod {
 func podsOf(count int) []*corev1.Pod {
 	pods := make([]*corev1.Pod, count)
 	for i := range pods {
-		pods[i] = podOf(fmt.Sprintf("web-%03d", i), "ReplicaSet/web")
+		pods[i] = newPod(fmt.Sprintf("web-%03d", i), "ReplicaSet/web")
 	}
 	return pods
 }
 
 func TestOrder(t *testing.T) {
 	plan := removal.NewPlan([]*corev1.Pod{
-		podOf("db-9", "StatefulSet/db"), podOf("web-b", "ReplicaSet/web"), podOf("db-10", "StatefulSet/db"),
-		podOf("alone", ""), podOf("web-a", "ReplicaSet/web"), unready(podOf("web-c", "ReplicaSet/web")),
+		newPod("db-9", "StatefulSet/db"), newPod("web-b", "ReplicaSet/web"), newPod("db-10", "StatefulSet/db"),
+		newPod("alone", ""), newPod("web-a", "ReplicaSet/web"), unready(newPod("web-c", "ReplicaSet/web")),
 	})
 	var got []string
 	for _, removal := range plan.Removals {
@@ -268,7 +268,7 @@ func TestRepeatsComeFirst(t *testing.T) {
 
 // TestAPodThatTerminatesIsNotRequested shows that a pod that terminates already is only waited for.
 func TestAPodThatTerminatesIsNotRequested(t *testing.T) {
-	pod := podOf("web-000", "")
+	pod := newPod("web-000", "")
 	pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 	p := play(t, []*corev1.Pod{pod}, func(string, removal.Verb, int) (removal.Answer, time.Duration) {
 		return removal.Answer{Kind: removal.Absent}, 0

@@ -120,7 +120,7 @@ func (r *Remover) send(ctx context.Context, pod Pod, verb Verb) Answer {
 	live, err := r.API.Get(ctx, pod)
 	switch {
 	case err != nil:
-		return answerOf(ctx, err)
+		return newAnswer(ctx, err)
 	case live == nil:
 		return Answer{Kind: Absent}
 	case live.DeletionTimestamp != nil:
@@ -191,7 +191,7 @@ func (r *Remover) withdrawOne(ctx context.Context, pod Pod, user string, recorde
 	if err != nil {
 		return "", false
 	}
-	switch RemainsOf(pod, live, user) {
+	switch RequestRemains(pod, live, user) {
 	case Removed:
 		return "carried out", true
 	case Nothing:
@@ -203,7 +203,7 @@ func (r *Remover) withdrawOne(ctx context.Context, pod Pod, user string, recorde
 	case err == nil:
 		return "withdrawn", true
 	case apierrors.IsForbidden(err):
-		return fmt.Sprintf("lapses within %s (you may not label the pod)", elapsed(LapseOf(live))), true
+		return fmt.Sprintf("lapses within %s (you may not label the pod)", elapsed(RequestLapse(live))), true
 	default:
 		return "", false
 	}

@@ -208,14 +208,14 @@ func TestProgress(t *testing.T) {
 
 // TestAPodThatIsReplacedIsNobodysRequest shows that nothing is withdrawn from another pod of the name.
 func TestAPodThatIsReplacedIsNobodysRequest(t *testing.T) {
-	other := podOf("web-000", "")
+	other := newPod("web-000", "")
 	other.UID = "later"
-	if got := removal.RemainsOf(removal.PodOf(podOf("web-000", "")), other, user); got != removal.Removed {
+	if got := removal.RequestRemains(removal.NewPod(newPod("web-000", "")), other, user); got != removal.Removed {
 		t.Errorf("got %d, want Removed", got)
 	}
-	terminating := podOf("web-000", "")
+	terminating := newPod("web-000", "")
 	terminating.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-	if got := removal.RemainsOf(removal.PodOf(terminating), terminating, user); got != removal.Removed {
+	if got := removal.RequestRemains(removal.NewPod(terminating), terminating, user); got != removal.Removed {
 		t.Errorf("got %d, want Removed", got)
 	}
 }

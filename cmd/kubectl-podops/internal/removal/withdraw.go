@@ -19,9 +19,9 @@ const (
 	Removed                // the pod terminates, or is gone
 )
 
-// RemainsOf returns what remains of the request of a user for a pod; live is the pod of the name, nil for none. A
+// RequestRemains returns what remains of the request of a user for a pod; live is the pod of the name, nil for none. A
 // lifecycle that another client has requested is not the user's to withdraw.
-func RemainsOf(pod Pod, live *corev1.Pod, user string) Remains {
+func RequestRemains(pod Pod, live *corev1.Pod, user string) Remains {
 	switch {
 	case live == nil || live.UID != pod.UID || live.DeletionTimestamp != nil:
 		return Removed
@@ -32,9 +32,9 @@ func RemainsOf(pod Pod, live *corev1.Pod, user string) Remains {
 	}
 }
 
-// LapseOf returns the time after which PodOps withdraws the request that a pod has a record of, counted from the
+// RequestLapse returns the time after which PodOps withdraws the request that a pod has a record of, counted from the
 // last request: the clocks of the user and of the manager may differ.
-func LapseOf(live *corev1.Pod) time.Duration {
+func RequestLapse(live *corev1.Pod) time.Duration {
 	record, ok := deferreddelete.Pending(live)
 	if !ok {
 		return 0
