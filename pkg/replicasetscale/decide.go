@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/backoff"
@@ -27,6 +28,10 @@ const (
 	// LongestPause bounds a pause.
 	LongestPause = 10 * time.Minute
 
+	// TransferAfter is how soon a ReplicaSet looks again whether deletions that it is to begin have ended in another
+	// ReplicaSet of its workload.
+	TransferAfter = time.Second
+
 	// ForgetAfter is the time without a surplus after which a surplus has nothing to do with an earlier one,
 	// whose deletions begin without a pause. Autoscalers repeat their requests every 15 seconds.
 	ForgetAfter = time.Minute
@@ -37,6 +42,9 @@ type Snapshot struct {
 	Set      *appsv1.ReplicaSet
 	Workload Workload
 	Pods     []*corev1.Pod
+
+	// Related are the pods of all ReplicaSets of the workload; nil without a surplus.
+	Related []*corev1.Pod
 }
 
 // HasSurplus reports whether a ReplicaSet has more pods than its target, all of them controlled. In a
@@ -116,6 +124,9 @@ func Decide(s Snapshot, waits Waits, now time.Time) (Decision, Waits) {
 	case decision.Begin > 0 && len(decision.Unpin) > 0:
 		waits = waits.cancelled(now)
 	}
+	if elsewhere := min(decision.Begin, s.Workload.excess(s.Set, s.Related)); elsewhere > 0 {
+		decision.Begin, decision.Wake = decision.Begin-elsewhere, TransferAfter
+	}
 	if left := waits.BeginAfter.Sub(now); left > 0 && decision.Begin > 0 {
 		decision.Begin, decision.Wake = 0, left
 	}
@@ -177,6 +188,30 @@ func missing(pods []*corev1.Pod, desired int) int {
 		}
 	}
 	return max(0, active(pods)-desired-deleting)
+}
+
+// excess returns how many deletions have begun in other ReplicaSets of the workload beyond their surplus: a pod that was
+// unavailable, and hence to go first, became available while it waited. Such a pod goes if it is permitted before its
+// deletion is cancelled, so none begins in its place meanwhile.
+func (w Workload) excess(set *appsv1.ReplicaSet, related []*corev1.Pod) int {
+	excess := 0
+	for _, sibling := range w.Sets {
+		if sibling.UID == set.UID {
+			continue
+		}
+		pods, deleting := 0, 0
+		for _, pod := range related {
+			if !metav1.IsControlledBy(pod, sibling) || !IsActive(pod) {
+				continue
+			}
+			pods++
+			if IsDeleting(pod) {
+				deleting++
+			}
+		}
+		excess += max(0, deleting-max(0, pods-w.Target(sibling)))
+	}
+	return excess
 }
 
 // active returns the number of active pods.

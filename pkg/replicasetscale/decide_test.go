@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
@@ -177,6 +178,34 @@ func TestASurplusThatIsNeverPermitted(t *testing.T) {
 			t.Logf("%d deletions begun", begun)
 			if begun < 2 || begun > 2*12 {
 				t.Errorf("%d deletions begun in an hour", begun)
+			}
+		})
+	}
+}
+
+// TestADeletionInAnotherReplicaSetIsNotBegunTwice has a pod of a revision between the old and the newest one become available while
+// its deletion waits: the step of the rollout is for the older revision then.
+func TestADeletionInAnotherReplicaSetIsNotBegunTwice(t *testing.T) {
+	oldest, between, newest := revised(1, 4, 4), revised(2, 1, 1), revised(3, 0, 0)
+	workload := Workload{Deployment: rolls(4, "3", "1", "1"), Sets: []*appsv1.ReplicaSet{oldest, between, newest}}
+	owned := func(set *appsv1.ReplicaSet, pods ...*corev1.Pod) []*corev1.Pod {
+		for _, pod := range pods {
+			pod.OwnerReferences = []metav1.OwnerReference{{UID: set.UID, Controller: new(true)}}
+		}
+		return pods
+	}
+	pods := owned(oldest, runs("a", deleting), runs("b"), runs("c"), runs("d"))
+	for name, tc := range map[string]struct {
+		between *corev1.Pod
+		want    Decision
+	}{
+		"while it waits for its cancellation": {between: runs("e", deleting), want: Decision{Wake: TransferAfter}},
+		"once it is cancelled":                {between: runs("e"), want: Decision{Begin: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, _ := Decide(Snapshot{Set: oldest, Workload: workload, Pods: pods, Related: append(owned(between, tc.between), pods...)}, Waits{}, epoch)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}

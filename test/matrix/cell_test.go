@@ -31,6 +31,9 @@ import (
 // approvedKey is the label that the rule of a cell requires, if it has such a rule.
 const approvedKey = "matrix.podops.dev/approved"
 
+// timeFormat is that of changes and requests; their order is that of the text.
+const timeFormat = "15:04:05.000000"
+
 // polling is the interval at which conditions are checked.
 const polling = 100 * time.Millisecond
 
@@ -57,6 +60,9 @@ type cell struct {
 	// least is the smallest number of available pods since measure.
 	measured bool
 	least    int
+
+	// log has the changes of pods as text, which a failed row prints.
+	log []string
 
 	// before are the pods at the time of the request.
 	before map[types.UID]string
@@ -116,6 +122,7 @@ func (c *cell) podChanged(kind watch.EventType, pod *corev1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.pods[pod.UID]
+	c.log = append(c.log, fmt.Sprintf("%s %s %s", time.Now().Format(timeFormat), kind, describe(pod)))
 	if pod.DeletionTimestamp != nil || kind == watch.Deleted {
 		if _, known := c.removed[pod.UID]; !known {
 			c.removed[pod.UID] = pod.Name
@@ -214,10 +221,33 @@ func (c *cell) describe() string {
 	defer c.mu.Unlock()
 	var text strings.Builder
 	for _, pod := range c.pods {
-		fmt.Fprintf(&text, "%s/%s available=%t phase=%s node=%s deletion=%v labels=%v annotations=%v finalizers=%v\n", pod.Namespace, pod.Name,
-			podstate.Available(pod), pod.Status.Phase, pod.Spec.NodeName, pod.DeletionTimestamp, pod.Labels, pod.Annotations, pod.Finalizers)
+		text.WriteString(describe(pod) + "\n")
 	}
 	return text.String()
+}
+
+func describe(pod *corev1.Pod) string {
+	return fmt.Sprintf("%s/%s available=%t ready=%t phase=%s node=%s deletion=%v labels=%v annotations=%v finalizers=%v", pod.Namespace, pod.Name,
+		podstate.Available(pod), lifecycle.FactsOf(pod).Ready, pod.Status.Phase, pod.Spec.NodeName, pod.DeletionTimestamp, pod.Labels, pod.Annotations, pod.Finalizers)
+}
+
+// story returns the changes of the pods, and the requests for pods and their owners.
+func (c *cell) story() string {
+	requests, err := c.requests()
+	if err != nil {
+		return err.Error()
+	}
+	c.mu.Lock()
+	lines := slices.Clone(c.log)
+	c.mu.Unlock()
+	for _, e := range requests {
+		if strings.HasPrefix(e.Resource, "events") {
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("%s %s %s %s %s %d %s", e.Time.Format(timeFormat), userName(e), e.Verb, e.Target(), e.Name, e.Code, e.Message))
+	}
+	slices.Sort(lines) // by time
+	return strings.Join(lines, "\n")
 }
 
 // awaitAvailable waits until exactly so many pods exist, and all of them are available and in no lifecycle.

@@ -378,6 +378,9 @@ func (r row) check(t *testing.T, c *cell, before map[types.UID]string) {
 	if r.passes && len(unguarded) == 0 {
 		t.Error("no pod was removed without a lifecycle: the row is held by now")
 	}
+	if t.Failed() {
+		t.Log("\n" + c.story())
+	}
 }
 
 // newCluster starts a control plane and a manager for the test.

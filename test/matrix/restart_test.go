@@ -2,10 +2,15 @@ package matrix_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // restarted returns rows with a way back during which the manager is killed, and started again. They run last, when the
@@ -68,8 +73,51 @@ func (p *place) leave() {
 	}
 }
 
-// playRestarted plays rows of restarted, all at a time.
+// playRestarted plays rows of restarted, all at a time. Meanwhile the API server rejects what no manager reviews: a request
+// that passes unreviewed says nothing of the manager that comes back.
 func playRestarted(t *testing.T, w *cluster, rows []row) []outcome {
+	restore, err := failClosed(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := restore(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}()
 	go rows[0].restart.restart.manager(t.Context(), w)
 	return play(t, w, rows, len(rows))
+}
+
+// failClosed sets the failurePolicy Fail on all webhooks, and returns how to restore it.
+func failClosed(ctx context.Context, w *cluster) (restore func(context.Context) error, err error) {
+	mutating, validating := &admissionregistrationv1.MutatingWebhookConfigurationList{}, &admissionregistrationv1.ValidatingWebhookConfigurationList{}
+	if err := errors.Join(w.List(ctx, mutating), w.List(ctx, validating)); err != nil {
+		return nil, err
+	}
+	ignored := map[client.Object][]string{} // names of webhooks
+	for i := range mutating.Items {
+		for _, webhook := range mutating.Items[i].Webhooks {
+			if *webhook.FailurePolicy == admissionregistrationv1.Ignore {
+				ignored[&mutating.Items[i]] = append(ignored[&mutating.Items[i]], webhook.Name)
+			}
+		}
+	}
+	for i := range validating.Items {
+		for _, webhook := range validating.Items[i].Webhooks {
+			if *webhook.FailurePolicy == admissionregistrationv1.Ignore {
+				ignored[&validating.Items[i]] = append(ignored[&validating.Items[i]], webhook.Name)
+			}
+		}
+	}
+	set := func(ctx context.Context, policy admissionregistrationv1.FailurePolicyType) (err error) {
+		for object, names := range ignored {
+			for _, name := range names {
+				patch := fmt.Sprintf(`{"webhooks":[{"name":%q,"failurePolicy":%q}]}`, name, policy)
+				err = errors.Join(err, w.Patch(ctx, object, client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
+			}
+		}
+		return err
+	}
+	return func(ctx context.Context) error { return set(ctx, admissionregistrationv1.Ignore) }, set(ctx, admissionregistrationv1.Fail)
 }

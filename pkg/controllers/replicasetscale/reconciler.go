@@ -227,7 +227,14 @@ func (r *Reconciler) snapshot(ctx context.Context, set *appsv1.ReplicaSet, own *
 	if err != nil {
 		return replicasetscale.Snapshot{}, fmt.Errorf("ReplicaSet %s: %w", set.Name, err)
 	}
-	return replicasetscale.Snapshot{Set: set, Workload: workload, Pods: own.newest(pods)}, nil
+	snapshot := replicasetscale.Snapshot{Set: set, Workload: workload, Pods: own.newest(pods)}
+	if snapshot.HasSurplus() {
+		snapshot.Related, err = r.cache.Related(ctx, set)
+	}
+	if err != nil {
+		return replicasetscale.Snapshot{}, fmt.Errorf("ReplicaSet %s: %w", set.Name, err)
+	}
+	return snapshot, nil
 }
 
 // newest returns the pods, with the stored version of each pod that the cache still shows as
@@ -252,12 +259,8 @@ func (r *Reconciler) begin(ctx context.Context, snapshot replicasetscale.Snapsho
 	if count == 0 {
 		return nil, nil
 	}
-	related, err := r.cache.Related(ctx, snapshot.Set)
-	if err != nil {
-		return nil, fmt.Errorf("ReplicaSet %s: %w", snapshot.Set.Name, err)
-	}
 	now, begun := r.clock.Now(), map[types.UID]bool{}
-	for _, pod := range replicasetscale.Victims(snapshot.Pods, related, now) {
+	for _, pod := range replicasetscale.Victims(snapshot.Pods, snapshot.Related, now) {
 		if replicasetscale.IsDeleting(pod) {
 			continue
 		}
