@@ -74,7 +74,7 @@ func (p *place) leave() {
 }
 
 // playRestarted plays rows of restarted, all at a time. Meanwhile the API server rejects what no manager reviews: a request
-// that passes unreviewed says nothing of the manager that comes back.
+// that passes unreviewed does not depend on the manager that comes back.
 func playRestarted(t *testing.T, w *cluster, rows []row) []outcome {
 	restore, err := failClosed(t.Context(), w)
 	if err != nil {
