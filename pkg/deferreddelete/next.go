@@ -66,11 +66,12 @@ const (
 	LapseWithdrawn Lapse = "Withdrawn"
 	LapseForgone   Lapse = "Forgone"
 	LapseKept      Lapse = "Kept"
+	LapseExchanged Lapse = "Exchanged"
 )
 
 // Lapses returns all lapses.
 func Lapses() []Lapse {
-	return []Lapse{LapseUnwanted, LapseRepeated, LapseWithdrawn, LapseForgone, LapseKept}
+	return []Lapse{LapseUnwanted, LapseRepeated, LapseWithdrawn, LapseForgone, LapseKept, LapseExchanged}
 }
 
 // Describe returns the lapse, human-readable, for events.
@@ -86,6 +87,9 @@ func (l Lapse) Describe() string {
 		return "the owner did not delete the pod"
 	case LapseKept:
 		return "its removal was admitted by PodOps and denied by another webhook, a policy or a PodDisruptionBudget"
+	case LapseExchanged:
+		return "another pod of the ReplicaSet is to go instead: " +
+			"it is in a worse condition, has a lower deletion cost, or may be permitted while a rule withholds this pod"
 	default:
 		return string(l)
 	}

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/backoff"
@@ -45,6 +46,9 @@ type Snapshot struct {
 
 	// Related are the pods of all ReplicaSets of the workload; nil without a surplus.
 	Related []*corev1.Pod
+
+	// Attempts are the deletions that were cancelled so that other pods may go, by UID.
+	Attempts map[types.UID]Attempt
 }
 
 // HasSurplus reports whether a ReplicaSet has more pods than its target, all of them controlled. In a
@@ -73,6 +77,11 @@ type Waits struct {
 	// user or at the end of maxHold. No deletion begins before BeginAfter.
 	Cancelled  int
 	BeginAfter time.Time
+
+	// Exchanged is when waiting deletions were cancelled last so that others begin, and Passes how often that was for
+	// pods that had been withheld before.
+	Exchanged time.Time
+	Passes    int
 }
 
 // cancelled starts the next pause. Deletions that are cancelled during a pause belong to the same
@@ -90,6 +99,9 @@ func (w Waits) cancelled(now time.Time) Waits {
 type Decision struct {
 	// Begin is the number of further pods that begin their deletion.
 	Begin int
+
+	// Exchange are waiting pods whose deletion is to be cancelled, so that another pod begins: see Attempt.
+	Exchange []*corev1.Pod
 
 	// Annotations are changes to the annotations of the ReplicaSet; nil values remove a key.
 	Annotations map[string]any
@@ -130,8 +142,14 @@ func Decide(s Snapshot, waits Waits, now time.Time) (Decision, Waits) {
 	if left := waits.BeginAfter.Sub(now); left > 0 && decision.Begin > 0 {
 		decision.Begin, decision.Wake = 0, left
 	}
+	if decision.Begin == 0 {
+		var wait time.Duration
+		decision.Exchange, waits, wait = s.exchange(waits, now)
+		decision.Wake = backoff.MinDelay(decision.Wake, wait)
+	}
 	if Kept(replicas, target, Ungranted(s.Pods)) == replicas {
-		return decision, Waits{Cancelled: waits.Cancelled, BeginAfter: waits.BeginAfter}
+		waits.Replicas, waits.LowerableSince, waits.Woken = 0, time.Time{}, 0
+		return decision, waits
 	}
 	return wake(decision, replicas, waits, now)
 }

@@ -36,6 +36,8 @@ type modelSet struct {
 	pods   []*corev1.Pod
 	waits  replicasetscale.Waits
 
+	attempts map[types.UID]replicasetscale.Attempt
+
 	// scaled is true once a lowering has passed, until the ReplicaSet has no surplus: deletes of its pods are held.
 	scaled bool
 }
@@ -60,7 +62,7 @@ func (m *model) replicas() int { return int(*m.deployment.Spec.Replicas) }
 // rollOut makes a ReplicaSet the newest; nil stands for a new template.
 func (m *model) rollOut(set *modelSet) {
 	if set == nil {
-		set = &modelSet{object: &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}}}
+		set = &modelSet{object: &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}}, attempts: map[types.UID]replicasetscale.Attempt{}}
 		set.object.UID, set.object.Name = types.UID(fmt.Sprint("set-", len(m.sets))), fmt.Sprint("set-", len(m.sets))
 		set.object.Spec.Replicas = new(int32(0))
 		m.sets = append(m.sets, set)
@@ -170,10 +172,17 @@ func (m *model) control(set *modelSet) {
 		workload.Sets = append(workload.Sets, other.object)
 	}
 	var decision replicasetscale.Decision
-	snapshot := replicasetscale.Snapshot{Set: set.object, Workload: workload, Pods: set.pods}
+	snapshot := replicasetscale.Snapshot{Set: set.object, Workload: workload, Pods: set.pods, Attempts: set.attempts}
+	for _, other := range m.sets {
+		snapshot.Related = append(snapshot.Related, other.pods...)
+	}
 	decision, set.waits = replicasetscale.Decide(snapshot, set.waits, m.now)
-	for _, pod := range replicasetscale.Victims(set.pods, set.pods, m.now) {
-		if decision.Begin > 0 && !replicasetscale.IsDeleting(pod) {
+	for _, pod := range decision.Exchange {
+		set.attempts[pod.UID] = replicasetscale.AttemptOn(pod, m.now)
+		pod.Labels, pod.Annotations = nil, merged(pod.Annotations, replicasetscale.Unpin(pod))
+	}
+	for _, pod := range snapshot.Candidates(m.now) {
+		if decision.Begin > 0 {
 			decision.Begin--
 			labels, annotations := replicasetscale.Begin(pod, m.now)
 			pod.Labels, pod.Annotations = merged(pod.Labels, labels), merged(pod.Annotations, annotations)

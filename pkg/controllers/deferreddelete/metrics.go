@@ -23,7 +23,8 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 			Name: "podops_deletes_cancelled_total",
 			Help: "Held deletes and evictions that PodOps has cancelled: the owner needs the pod again (Unwanted), the request was not repeated (NotRepeated), " +
 				"the label to-delete was removed (Withdrawn), the owner did not delete " +
-				"the pod although it might (Forgone), or another webhook, a policy or a PodDisruptionBudget denied its removal (Kept). " +
+				"the pod although it might (Forgone), another webhook, a policy or a PodDisruptionBudget denied its removal (Kept), " +
+				"or another pod of its ReplicaSet goes instead (Exchanged). " +
 				"Holds that maxHold ends are counted by podops_holds_expired_total.",
 		}, []string{"reason"}),
 		unguarded: metricseries.NewNamespaceCounter(prometheus.CounterOpts{

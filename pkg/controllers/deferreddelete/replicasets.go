@@ -88,6 +88,11 @@ func (r *ReplicaSetDeletes) Cancel(ctx context.Context, target, others int, pods
 	return wait, nil
 }
 
+// Exchange cancels the delete of a pod that waits, so that another pod of its ReplicaSet may go.
+func (r *ReplicaSetDeletes) Exchange(ctx context.Context, pod *corev1.Pod) error {
+	return r.cancel(ctx, pod, deferreddelete.LapseExchanged)
+}
+
 func (r *ReplicaSetDeletes) cancel(ctx context.Context, pod *corev1.Pod, lapse deferreddelete.Lapse) error {
 	if r.stale.Has(pod, r.clock.Now()) {
 		return nil

@@ -41,7 +41,10 @@ const EventScaleDownDropped = "ScaleDownDropped"
 
 // Deletes cancels the deletes of pods of a ReplicaSet that are not wanted any more. target is the number of pods that the
 // ReplicaSet is to have, others the number of its pods without the control label. Cancel returns how soon to call it again; 0 if only a change matters.
+//
+// Exchange cancels the delete of a pod that waits so that another pod begins.
 type Deletes interface {
+	Exchange(ctx context.Context, pod *corev1.Pod) error
 	Cancel(ctx context.Context, target, others int, pods []*corev1.Pod) (time.Duration, error)
 }
 
@@ -65,6 +68,8 @@ type state struct {
 
 	// begun are pods as the API server stored them, until the cache shows them.
 	begun map[types.UID]*corev1.Pod
+
+	attempts map[types.UID]replicasetscale.Attempt
 }
 
 // New returns a Reconciler. c writes to the API server and reads from the cache, as cache does.
@@ -81,7 +86,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("replicaset-scale").
 		Watches(&appsv1.ReplicaSet{}, handler.EnqueueRequestsFromMapFunc(r.affected), builder.WithPredicates(scaled())).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(replicaSetOf), builder.WithPredicates(leaving())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(replicaSetOf), builder.WithPredicates(beforeOrAfter(r.mayGo))).
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.replicaSetsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
@@ -128,13 +133,17 @@ func (r *Reconciler) affected(ctx context.Context, object client.Object) (reques
 	return append(requests, r.withReplicas(ctx, set.GetNamespace(), controller.UID)...)
 }
 
-// leaving passes events of pods whose deletion has, or had, begun. Each reconciliation reads all pods of
-// the ReplicaSet, and pods that stay change its scale only through its status.
-func leaving() predicate.Funcs {
-	return beforeOrAfter(func(object client.Object) bool {
-		pod, ok := object.(*corev1.Pod)
-		return ok && (replicasetscale.IsDeleting(pod) || replicasetscale.IsBegun(pod))
-	})
+// mayGo reports whether a pod's deletion has begun, or its ReplicaSet has pods too many: which of them go depends on their
+// health, costs and labels. Each reconciliation reads all pods of the ReplicaSet, and other pods change its
+// scale only through its status.
+func (r *Reconciler) mayGo(object client.Object) bool {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return false
+	}
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return replicasetscale.IsDeleting(pod) || replicasetscale.IsBegun(pod) ||
+		owner != nil && r.has(types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name})
 }
 
 // beforeOrAfter passes events of objects that match before or after the event.
@@ -192,6 +201,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	r.metrics.see(req.NamespacedName, snapshot.HasSurplus())
 	decision, waits := replicasetscale.Decide(snapshot, own.waits, r.clock.Now())
 	own.waits = waits
+	if err := r.exchange(ctx, snapshot, own, decision.Exchange); err != nil {
+		return reconcile.Result{}, err
+	}
 	begun, err := r.begin(ctx, snapshot, own, decision.Begin)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -211,7 +223,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if len(own.begun) == 0 && own.waits == (replicasetscale.Waits{}) {
+	if !snapshot.HasSurplus() && len(own.begun) == 0 && own.waits == (replicasetscale.Waits{}) {
 		r.forget(req.NamespacedName)
 	}
 	return reconcile.Result{RequeueAfter: backoff.MinDelay(decision.Wake, again)}, nil
@@ -227,7 +239,7 @@ func (r *Reconciler) snapshot(ctx context.Context, set *appsv1.ReplicaSet, own *
 	if err != nil {
 		return replicasetscale.Snapshot{}, fmt.Errorf("ReplicaSet %s: %w", set.Name, err)
 	}
-	snapshot := replicasetscale.Snapshot{Set: set, Workload: workload, Pods: own.newest(pods)}
+	snapshot := replicasetscale.Snapshot{Set: set, Workload: workload, Pods: own.newest(pods), Attempts: own.attempts}
 	if snapshot.HasSurplus() {
 		snapshot.Related, err = r.cache.Related(ctx, set)
 	}
@@ -254,16 +266,29 @@ func (s *state) newest(pods []*corev1.Pod) []*corev1.Pod {
 	return pods
 }
 
-// begin begins the deletion of pods, in the order of the ReplicaSet controller, and returns them.
+// exchange cancels the deletions of waiting pods, so that those of others begin in the next rounds.
+func (r *Reconciler) exchange(ctx context.Context, snapshot replicasetscale.Snapshot, own *state, pods []*corev1.Pod) error {
+	if !snapshot.HasSurplus() {
+		clear(own.attempts)
+	}
+	snapshot.Forget(own.attempts)
+	for _, pod := range pods {
+		if err := r.deletes.Exchange(ctx, pod); err != nil {
+			return err
+		}
+		own.attempts[pod.UID] = replicasetscale.AttemptOn(pod, r.clock.Now())
+		delete(own.begun, pod.UID)
+	}
+	return nil
+}
+
+// begin begins the deletion of pods, in the order of their candidates, and returns them.
 func (r *Reconciler) begin(ctx context.Context, snapshot replicasetscale.Snapshot, own *state, count int) (map[types.UID]bool, error) {
 	if count == 0 {
 		return nil, nil
 	}
 	now, begun := r.clock.Now(), map[types.UID]bool{}
-	for _, pod := range replicasetscale.Victims(snapshot.Pods, snapshot.Related, now) {
-		if replicasetscale.IsDeleting(pod) {
-			continue
-		}
+	for _, pod := range snapshot.Candidates(now) {
 		if len(begun) == count {
 			return begun, nil
 		}
@@ -313,10 +338,17 @@ func (r *Reconciler) stateOf(set *appsv1.ReplicaSet) *state {
 	key := client.ObjectKeyFromObject(set)
 	own, ok := r.state[key]
 	if !ok || own.uid != set.UID {
-		own = &state{uid: set.UID, begun: map[types.UID]*corev1.Pod{}}
+		own = &state{uid: set.UID, begun: map[types.UID]*corev1.Pod{}, attempts: map[types.UID]replicasetscale.Attempt{}}
 		r.state[key] = own
 	}
 	return own
+}
+
+func (r *Reconciler) has(key types.NamespacedName) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.state[key]
+	return ok
 }
 
 func (r *Reconciler) forget(key types.NamespacedName) {

@@ -70,16 +70,22 @@ func granted(name string) *corev1.Pod {
 	return pod
 }
 
-// noDeletes cancels nothing: package deferreddelete has the tests of that.
-type noDeletes struct{}
+// noDeletes cancels nothing: package deferreddelete has the tests of that. It records exchanges.
+type noDeletes struct{ exchanged []string }
 
-func (noDeletes) Cancel(context.Context, int, int, []*corev1.Pod) (time.Duration, error) {
+func (d *noDeletes) Exchange(_ context.Context, pod *corev1.Pod) error {
+	d.exchanged = append(d.exchanged, pod.Name)
+	return nil
+}
+
+func (*noDeletes) Cancel(context.Context, int, int, []*corev1.Pod) (time.Duration, error) {
 	return 0, nil
 }
 
 // cluster is a cache that does not change by itself, and the requests that were sent.
 type cluster struct {
 	reconciler *Reconciler
+	deletes    *noDeletes
 	registry   *prometheus.Registry
 	clock      *clocktesting.FakeClock
 	recorder   *events.FakeRecorder
@@ -100,7 +106,8 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.reconciler = New(c, replicasetpods.Reader{Reader: c}, noDeletes{}, w.recorder, metrics, w.clock)
+	w.deletes = &noDeletes{}
+	w.reconciler = New(c, replicasetpods.Reader{Reader: c}, w.deletes, w.recorder, metrics, w.clock)
 	return w
 }
 
@@ -220,6 +227,30 @@ func TestEventsReachTheOldReplicaSets(t *testing.T) {
 	begun.Name = "begun"
 	if diff := cmp.Diff(want, names(w.reconciler.affected(t.Context(), begun))); diff != "" {
 		t.Errorf("of a ReplicaSet that has no pod yet (-want +got):\n%s", diff)
+	}
+}
+
+// TestACostThatChangesHasAnotherPodGo shows that the deletion of a pod that a user has made costly is cancelled, and that
+// the cheaper pod begins once it is.
+func TestACostThatChangesHasAnotherPodGo(t *testing.T) {
+	costly := owned("web-0").Available().Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, builders.Epoch).Obj()
+	costly.Annotations = map[string]string{appsv1alpha1.PreviousDeletionCostAnnotationKey: "", corev1.PodDeletionCost: "1000"}
+	w := newCluster(t, newSet(1, ""), costly, owned("web-1").Available().Obj())
+	w.reconcile(t)
+	if diff := cmp.Diff([]string{"web-0"}, w.deletes.exchanged); diff != "" {
+		t.Errorf("exchanged (-want +got):\n%s", diff)
+	}
+	idle := owned("web-1").Available().Obj()
+	if !w.reconciler.mayGo(idle) {
+		t.Error("a change of the other pod is not seen")
+	}
+	costly.Labels = owned("web-0").Available().Obj().Labels
+	costly.Annotations = map[string]string{corev1.PodDeletionCost: "1000"}
+	if err := w.reconciler.client.Update(t.Context(), costly); err != nil {
+		t.Fatal(err)
+	}
+	if sent, _ := w.reconcile(t); len(sent) != 1 || !strings.HasPrefix(sent[0], "web-1 ") {
+		t.Errorf("sent %v, want the deletion of the other pod to begin", sent)
 	}
 }
 
