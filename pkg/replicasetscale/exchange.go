@@ -41,7 +41,7 @@ const (
 type Attempt struct {
 	At time.Time
 
-	// Metadata is a hash of the labels and annotations of the pod, without those of PodOps: once it is another one,
+	// Metadata is a hash of the labels and annotations of the pod, without those of PodOps: once it changes,
 	// the rules may permit the pod.
 	Metadata uint64
 }

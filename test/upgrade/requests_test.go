@@ -8,6 +8,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/podops-dev/podops/test/audit"
 	"github.com/podops-dev/podops/test/managerprocess"
 )
@@ -23,6 +25,9 @@ type requests struct {
 	// passedDeletes counts deletes of pods among passed by namespace: no rule was evaluated for them.
 	passedDeletes map[string]int
 
+	// passedPods are their names where the request has one, with their namespaces.
+	passedPods map[types.NamespacedName]bool
+
 	// unexplained are such requests at all other times.
 	unexplained []string
 
@@ -35,7 +40,7 @@ func readRequests(s *system) requests {
 	GinkgoHelper()
 	events, err := s.audit.All()
 	Expect(err).NotTo(HaveOccurred())
-	r := requests{passedDeletes: map[string]int{}}
+	r := requests{passedDeletes: map[string]int{}, passedPods: map[types.NamespacedName]bool{}}
 	manager := audit.ServiceAccount(managerprocess.Namespace, managerprocess.Account)
 	for _, e := range events {
 		name := s.phases.at(e.Time)
@@ -62,6 +67,7 @@ func readRequests(s *system) requests {
 			r.passed++
 			if e.Verb == "delete" && e.Target() == "pods" && !e.Refused() {
 				r.passedDeletes[e.Namespace]++
+				r.passedPods[types.NamespacedName{Namespace: e.Namespace, Name: e.Name}] = true
 			}
 		}
 	}
