@@ -275,6 +275,18 @@ func isWaiting(pod *corev1.Pod) bool {
 	return false
 }
 
+// waiting returns the pods that are in a lifecycle, or that are in none.
+func (c *cell) waiting(waits bool) (pods []*corev1.Pod) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, pod := range c.pods {
+		if isWaiting(pod) == waits {
+			pods = append(pods, pod.DeepCopy())
+		}
+	}
+	return pods
+}
+
 // awaitWaiting waits until a pod is in a lifecycle.
 func (c *cell) awaitWaiting(ctx context.Context) error {
 	return c.await(ctx, "waiting for a lifecycle", func() bool {

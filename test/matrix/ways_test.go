@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
@@ -78,6 +79,57 @@ func (r row) restoring(request act) row {
 	return r
 }
 
+// followed returns the row with other requests after its way back.
+func (r row) followed(by ...act) row {
+	r.after = then(by...)
+	return r
+}
+
+// approveOthers approves the pods that do not wait.
+func approveOthers(ctx context.Context, c *cell) error {
+	for _, pod := range c.waiting(false) {
+		if err := c.patch(ctx, pod, `{"metadata":{"labels":{"`+approvedKey+`":"true"}}}`); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// raiseCosts makes the waiting pods costly, and waits until others wait.
+func raiseCosts(ctx context.Context, c *cell) error {
+	for _, pod := range c.waiting(true) {
+		if err := c.patch(ctx, pod, `{"metadata":{"annotations":{"`+corev1.PodDeletionCost+`":"1000"}}}`); err != nil {
+			return err
+		}
+	}
+	return c.await(ctx, "waiting for another pod to wait", func() bool {
+		waits := 0
+		for _, pod := range c.pods {
+			switch {
+			case !isWaiting(pod):
+			case pod.Annotations[corev1.PodDeletionCost] == "1000":
+				return false
+			default:
+				waits++
+			}
+		}
+		return waits > 0
+	})
+}
+
+// costlyStays waits until another pod has gone, and restores the cost of the one that was costly.
+func costlyStays(ctx context.Context, c *cell) error {
+	costly := func(pod *corev1.Pod) bool { return pod.Annotations[corev1.PodDeletionCost] == "1000" }
+	if err := c.await(ctx, "waiting for the end of another pod", func() bool { return len(c.pods) == 3 }); err != nil {
+		return err
+	}
+	pods := slices.DeleteFunc(c.waiting(false), func(pod *corev1.Pod) bool { return !costly(pod) })
+	if len(pods) != 1 {
+		return fmt.Errorf("%d costly pods are left, want the one that waited first", len(pods))
+	}
+	return c.patch(ctx, pods[0], `{"metadata":{"annotations":{"`+corev1.PodDeletionCost+`":null}}}`)
+}
+
 func deploymentWays() []row {
 	const kind = "deployment"
 	four, roll, shrink := deployment(4), restart(kind), scale(kind, 2)
@@ -93,6 +145,8 @@ func deploymentWays() []row {
 		kept("Deployment", aScaleIn, "scaled out to more than before", four, shrink, scale(kind, 5), 5),
 		gone("Deployment", aScaleIn, "scaled out to fewer than before", four, shrink, scale(kind, 3), 3),
 		kept("Deployment", aScaleIn, "a rollout", four, shrink, roll, 2).others(1),
+		gone("Deployment", aScaleIn, "another pod is approved", four, scale(kind, 3), approveOthers, 3).followed(),
+		gone("Deployment", aScaleIn, "its pod gets a higher deletion cost", four, scale(kind, 3), raiseCosts, 3).followed(approveAll, costlyStays),
 		gone("Deployment", aScaleIn, "its owner is deleted", four, shrink, deleteOwner("deployment/web", "background"), 0).passing(),
 	}
 }
