@@ -117,7 +117,7 @@ func raiseCosts(ctx context.Context, c *cell) error {
 	})
 }
 
-// costlyStays waits until another pod has gone, and restores the cost of the one that was costly.
+// costlyStays waits until another pod has gone, and restores the cost of the pod that stays.
 func costlyStays(ctx context.Context, c *cell) error {
 	costly := func(pod *corev1.Pod) bool { return pod.Annotations[corev1.PodDeletionCost] == "1000" }
 	if err := c.await(ctx, "waiting for the end of another pod", func() bool { return len(c.pods) == 3 }); err != nil {
@@ -125,7 +125,7 @@ func costlyStays(ctx context.Context, c *cell) error {
 	}
 	pods := slices.DeleteFunc(c.waiting(false), func(pod *corev1.Pod) bool { return !costly(pod) })
 	if len(pods) != 1 {
-		return fmt.Errorf("%d costly pods are left, want the one that waited first", len(pods))
+		return fmt.Errorf("%d costly pods are left, want the pod that waited first", len(pods))
 	}
 	return c.patch(ctx, pods[0], `{"metadata":{"annotations":{"`+corev1.PodDeletionCost+`":null}}}`)
 }
