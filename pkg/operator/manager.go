@@ -333,6 +333,7 @@ func slimWorkload(object any) (any, error) {
 		o.Spec.Template.Spec, o.Spec.VolumeClaimTemplates = corev1.PodSpec{}, nil
 		o.Status = appsv1.StatefulSetStatus{
 			ObservedGeneration: o.Status.ObservedGeneration, UpdateRevision: o.Status.UpdateRevision, CurrentRevision: o.Status.CurrentRevision,
+			Replicas: o.Status.Replicas,
 		}
 	case *appsv1.DaemonSet:
 		o.Spec.Template.Spec, o.Status.Conditions = corev1.PodSpec{}, nil

@@ -22,6 +22,7 @@ import (
 	"github.com/podops-dev/podops/pkg/controllers/podoperation"
 	"github.com/podops-dev/podops/pkg/controllers/podtransitionrule"
 	"github.com/podops-dev/podops/pkg/controllers/replicasetscale"
+	"github.com/podops-dev/podops/pkg/controllers/uncontrolledpods"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/loadshed"
@@ -89,6 +90,10 @@ func register(
 	}
 	if err := registerOwners(mgr, index, measured.owners, clk); err != nil {
 		return err
+	}
+	others := uncontrolledpods.New(replicasetpods.Reader{Reader: mgr.GetClient()}, mgr.GetAPIReader(), index, clk)
+	if err := others.SetupWithManager(mgr, options.Workers); err != nil {
+		return fmt.Errorf("setting up the count of pods without the control label: %w", err)
 	}
 	gatherer := podfacts.New(mgr.GetClient(), mgr.GetAPIReader(), clk)
 	if err := registerPods(mgr, index, writer, gatherer, times, measured, options.Workers); err != nil {

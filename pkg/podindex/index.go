@@ -85,6 +85,9 @@ type namespace struct {
 	// ripening are the times at which pods become available for their controllers. See ripens.
 	ripening map[types.UID]time.Time
 
+	// uncontrolled are the available pods without the control label, by their controller.
+	uncontrolled map[types.UID]map[types.UID]bool
+
 	// ledPods and ledOwners are the numbers of pods and of workloads that pods own.
 	ledPods, ledOwners int
 }
@@ -140,6 +143,7 @@ func (x *Index) setPod(object *corev1.Pod) {
 	before := n.pods[object.UID]
 	after := newPod(object, n.ownerOf(controllerOf(object)), n.causeOf(controllerOf(object).UID), n.revisionsOf(controllerOf(object).UID), before)
 	n.pods[object.UID] = after
+	delete(n.uncontrolled[after.controller.UID], object.UID)
 	n.ripens(after, x.now)
 	x.observe(object.Namespace, before, after)
 	x.trace(before, after)
@@ -304,6 +308,7 @@ func (x *Index) DeleteOwner(namespace string, uid types.UID) {
 	n := x.namespace(namespace)
 	n.ledOwners -= led(n.owners[uid])
 	delete(n.owners, uid)
+	delete(n.uncontrolled, uid)
 	n.ownersChanged()
 	x.referAbove(n, namespace)
 	for _, r := range n.rules {

@@ -194,7 +194,7 @@ func (x *Index) Snapshot(name string, pods func(*appsv1alpha1.PodTransitionRule)
 }
 
 func (n *namespace) ruleView(r *ruleset, versions map[types.UID]string) RuleView {
-	waiting := r.waiting.ordered()
+	waiting, uncontrolled := r.waiting.ordered(), n.uncontrolledOf(r)
 	view := RuleView{
 		Object:      r.object,
 		SelectorErr: r.selectorErr,
@@ -203,7 +203,7 @@ func (n *namespace) ruleView(r *ruleset, versions map[types.UID]string) RuleView
 		Live:       map[types.UID]appsv1alpha1.ReservedPod{},
 		OffTraffic: r.offTraffic, Unreadable: n.unreadable(r), NeverFinish: n.neverFinish(r),
 		Unguarded: unguardedOf(r.unguarded),
-		Counts:    rule.Counts{Selected: r.counted, Desired: n.desired(r), Available: r.available},
+		Counts:    rule.Counts{Selected: r.counted + uncontrolled, Desired: n.desired(r), Available: r.available + uncontrolled},
 	}
 	record := r.object.Status.Permits
 	at := func(uid types.UID) string {

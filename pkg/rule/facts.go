@@ -193,14 +193,15 @@ func (r Request) Key() string {
 
 // Counts are the aggregates over the pods that one PodTransitionRule selects.
 type Counts struct {
-	// Selected is the number of selected pods that are neither terminating nor finished.
+	// Selected is the number of selected pods that are neither terminating nor finished, and of available pods without the
+	// control label of workloads whose desired number counts.
 	Selected int
 
 	// Desired is the number that percentages refer to: the replicas of the owners, plus selected
 	// pods without such an owner.
 	Desired int
 
-	// Available is the number of available selected pods.
+	// Available is the number of available ones among Selected.
 	Available int
 
 	// Reserved is the number of available pods with a recorded permit that is not yet visible on

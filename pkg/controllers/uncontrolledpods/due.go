@@ -1,0 +1,70 @@
+package uncontrolledpods
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podops-dev/podops/pkg/replicasetscale"
+)
+
+const (
+	// settledFor is the time for which the status of a workload must count more pods than the cache has until its pods
+	// are listed. After each pod that is replaced, the status is behind for a moment.
+	settledFor = 10 * time.Second
+
+	// refresh is the interval in which the pods are listed again while a workload has pods without the label. A change
+	// of its status has them listed earlier, after spacing at the earliest.
+	refresh = 30 * time.Second
+	spacing = 3 * time.Second
+
+	// maxPods bounds a list. Pods beyond it count as missing.
+	maxPods = 200
+)
+
+// due returns whether the pods of a workload are to be listed now, or how soon to ask again; 0 for never. since is when the
+// workload was first seen to have more pods than the cache; zero for a workload that has not been.
+func due(since time.Time, more bool, now time.Time) (list bool, wait time.Duration) {
+	settles := since.Add(settledFor)
+	switch {
+	case since.IsZero():
+		if more {
+			return false, settledFor
+		}
+		return false, 0
+	case !now.Before(settles):
+		return true, 0 // also if the status is behind: it has pods without the label until a list says otherwise
+	case more:
+		return false, settles.Sub(now)
+	default:
+		return false, 0
+	}
+}
+
+// availableOf returns the UIDs of the pods of a workload that are available, and whether any of its pods stays.
+func availableOf(owner types.UID, minReady time.Duration, pods []corev1.Pod, now time.Time) (available []types.UID, any bool) {
+	for i := range pods {
+		pod := &pods[i]
+		controller := metav1.GetControllerOfNoCopy(pod)
+		if controller == nil || controller.UID != owner || !replicasetscale.IsActive(pod) {
+			continue
+		}
+		any = true
+		if isAvailable(pod, minReady, now) {
+			available = append(available, pod.UID)
+		}
+	}
+	return available, any
+}
+
+// isAvailable reports whether a pod has been Ready for minReady.
+func isAvailable(pod *corev1.Pod, minReady time.Duration, now time.Time) bool {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionTrue && !now.Before(condition.LastTransitionTime.Add(minReady))
+		}
+	}
+	return false
+}

@@ -1,0 +1,48 @@
+package podindex
+
+import "k8s.io/apimachinery/pkg/types"
+
+// SetUncontrolled records the available pods of a workload that do not have the control label. They count for the rules that
+// cover the workload, until they get the label.
+func (x *Index) SetUncontrolled(namespace string, owner types.UID, pods []types.UID) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n, ok := x.namespaces[namespace]
+	if !ok {
+		return
+	}
+	if _, known := n.owners[owner]; !known {
+		return
+	}
+	before, after := n.uncontrolled[owner], map[types.UID]bool{}
+	same := true
+	for _, uid := range pods {
+		if n.pods[uid] == nil {
+			after[uid] = true
+			same = same && before[uid]
+		}
+	}
+	if same && len(before) == len(after) {
+		return
+	}
+	if n.uncontrolled == nil {
+		n.uncontrolled = map[types.UID]map[types.UID]bool{}
+	}
+	n.uncontrolled[owner] = after
+	if len(after) == 0 {
+		delete(n.uncontrolled, owner)
+	}
+	x.notify(namespace)
+}
+
+// uncontrolledOf returns the number of available pods without the control label of the workloads that a rule covers: its
+// desired number includes them.
+func (n *namespace) uncontrolledOf(r *ruleset) int {
+	total := 0
+	for controller, pods := range n.uncontrolled {
+		if _, counted := n.countedOwner(r, controller); counted && r.covered[controller] {
+			total += len(pods)
+		}
+	}
+	return total
+}
