@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -109,5 +110,44 @@ func TestAnnotationsHaveTheRulesThatAStatusLeavesOut(t *testing.T) {
 		if strings.TrimRight(line, " ") != line || len(line) > 80 && !strings.Contains(line, "kubectl ") {
 			t.Errorf("a line is too long or ends in a space: %q", line)
 		}
+	}
+}
+
+// TestAStatefulSetWaitsForItsHighestPod shows the way out where a rule withholds the pod that the controller of a
+// StatefulSet requests the removal of, and may permit others.
+func TestAStatefulSetWaitsForItsHighestPod(t *testing.T) {
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db", UID: "db"}}
+	set.Status.UpdateRevision = "new"
+	set.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32(1))}
+	pod := func(name, revision string) *builders.PodBuilder {
+		return builders.MakePod(name).Label("app", "web").Label(appsv1.StatefulSetRevisionLabel, revision).
+			OwnedBy(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "db", Controller: new(true)}).Available()
+	}
+	blocked := blockedBy("leader", "NotAllowed")
+	blocked.Name, blocked.ID = "db-3", appsv1alpha1.PodDeleteID
+	leader := pod("db-3", "old").Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, builders.Epoch).Obj()
+	for name, test := range map[string]struct {
+		others []*corev1.Pod
+		want   string
+	}{
+		"a lower pod of the old revision": {others: []*corev1.Pod{pod("db-0", "old").Obj(), pod("db-1", "new").Obj(), pod("db-2", "old").Obj()}, want: "kubectl podops delete pod db-2 -n default"},
+		"only pods that are to stay":      {others: []*corev1.Pod{pod("db-0", "old").Obj()}},
+		"only pods of the new revision":   {others: []*corev1.Pod{pod("db-1", "new").Obj(), pod("db-2", "new").Obj()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			snapshot := &clusterstate.Snapshot{
+				Namespace: "default", Pods: append(test.others, leader), StatefulSets: []*appsv1.StatefulSet{set},
+				Rules: []*appsv1alpha1.PodTransitionRule{withheld(blocked)},
+			}
+			command := ""
+			for _, reason := range explain.Pod(snapshot, leader, now()).Reasons {
+				if len(reason.Commands) > 0 && strings.Contains(reason.Commands[0].Run, "delete pod") {
+					command = reason.Commands[0].Run
+				}
+			}
+			if command != test.want {
+				t.Errorf("the first command is %q, want %q", command, test.want)
+			}
+		})
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -107,8 +109,46 @@ func (x *explainer) withheldBy(operation podstate.Operation, entry appsv1alpha1.
 			reason.Situation = webhookFailure(entry.Message)
 		}
 		reason.Commands = x.remedies(reason, ruleset)
+		if isOfPod(reason.Situation) {
+			x.goesFirst(&reason, operation)
+		}
 	}
 	x.because(rank(rule.Rank(code)+1), reason)
+}
+
+// isOfPod reports whether a rule withholds a pod for what the pod is: it may permit others.
+func isOfPod(situation Situation) bool {
+	return slices.Contains([]Situation{LabelMismatch, NotAllowed, Denied, Undefined, WebhookRejected}, situation)
+}
+
+// goesFirst adds how another pod of a StatefulSet can go before the pod: its controller replaces pods in the order of their
+// ordinals, and requests the removal of no other pod.
+func (x *explainer) goesFirst(reason *Reason, operation podstate.Operation) {
+	controller := metav1.GetControllerOfNoCopy(x.pod)
+	if operation.ID != appsv1alpha1.PodDeleteID || controller == nil || controller.Kind != "StatefulSet" {
+		return
+	}
+	set := x.s.StatefulSet(controller.Name)
+	if set == nil || set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
+		return
+	}
+	for _, other := range x.s.Pods {
+		if other.UID == x.pod.UID || !metav1.IsControlledBy(other, set) || other.DeletionTimestamp != nil ||
+			other.Labels[appsv1.StatefulSetRevisionLabel] == set.Status.UpdateRevision || !isReplaced(set, other) {
+			continue
+		}
+		reason.Message += ". The controller of StatefulSet " + set.Name + " replaces its pods by ordinal, the highest first, and waits for this pod; " +
+			"a lower pod that is deleted is created again with the new revision"
+		reason.Commands = append([]Command{{"let a lower pod go first, if the rule permits it", x.podops("delete pod %s", other.Name)}}, reason.Commands...)
+		return
+	}
+}
+
+// isReplaced reports whether a rolling update of a StatefulSet replaces a pod: its ordinal is not below the partition.
+func isReplaced(set *appsv1.StatefulSet, pod *corev1.Pod) bool {
+	rolling := set.Spec.UpdateStrategy.RollingUpdate
+	ordinal, err := strconv.Atoi(pod.Name[strings.LastIndex(pod.Name, "-")+1:])
+	return err == nil && rolling != nil && rolling.Partition != nil && ordinal >= int(*rolling.Partition)
 }
 
 // situationOf returns the situation of a code.
