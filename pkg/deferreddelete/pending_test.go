@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -326,26 +327,81 @@ func TestWantOfStatefulSet(t *testing.T) {
 	}
 }
 
-func TestWantOfOwner(t *testing.T) {
+func TestWantOfDaemonSet(t *testing.T) {
 	pod := controlled(ownedBy("apps/v1", "DaemonSet"))
-	owner := func(uid types.UID, generation int64) metav1.Object {
-		return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{UID: uid, Generation: generation}}
+	set := func(generation int64, edits ...func(*appsv1.DaemonSet)) *appsv1.DaemonSet {
+		s := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{UID: "web", Generation: generation}}
+		s.Status = appsv1.DaemonSetStatus{ObservedGeneration: generation, CurrentNumberScheduled: 3, UpdatedNumberScheduled: 2}
+		for _, edit := range edits {
+			edit(s)
+		}
+		return s
 	}
+	updated := func(s *appsv1.DaemonSet) { s.Status.UpdatedNumberScheduled = 3 }
+	misscheduled := func(s *appsv1.DaemonSet) { s.Status.NumberMisscheduled, s.Status.CurrentNumberScheduled = 1, 2 }
+	onDelete := func(s *appsv1.DaemonSet) { s.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType }
 	tests := map[string]struct {
-		owner    metav1.Object
+		set      *appsv1.DaemonSet
 		recorded int64
 		want     Want
 	}{
-		"an owner that was not edited":            {owner("web", 2), 2, Wanted},
-		"an owner that was edited":                {owner("web", 3), 2, Unwanted},
-		"an owner that the cache has older":       {owner("web", 1), 2, Wanted},
-		"an owner that was not known at the time": {owner("web", 2), 0, WantUnknown},
-		"another owner of the name":               {owner("later", 2), 2, Unwanted},
-		"no owner":                                {nil, 2, Unwanted},
+		"a DaemonSet that rolls":                                {set(2), 2, Wanted},
+		"a DaemonSet that was edited":                           {set(3), 2, Unwanted},
+		"a DaemonSet that the cache has older":                  {set(1), 2, Wanted},
+		"a DaemonSet that was not known at the time":            {set(2), 0, WantUnknown},
+		"another DaemonSet of the name":                         {set(2, func(s *appsv1.DaemonSet) { s.UID = "later" }), 2, Unwanted},
+		"no DaemonSet":                                          {nil, 2, Unwanted},
+		"a node is not selected":                                {set(2, updated, misscheduled), 2, Wanted},
+		"all nodes are selected again":                          {set(2, updated), 2, Unwanted},
+		"a status that is behind":                               {set(2, updated, func(s *appsv1.DaemonSet) { s.Status.ObservedGeneration = 1 }), 2, Wanted},
+		"a DaemonSet that its controller has not seen":          {set(0, updated), 0, WantUnknown},
+		"OnDelete: all nodes are selected again":                {set(2, onDelete), 2, Unwanted},
+		"OnDelete: a node is not selected":                      {set(2, onDelete, misscheduled), 2, Wanted},
+		"a node is not selected, and the generation is unknown": {set(2, misscheduled), 0, WantUnknown},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := WantOfOwner(tc.owner, pod, appsv1alpha1.PendingDelete{OwnerGeneration: tc.recorded}); got != tc.want {
+			if got := WantOfDaemonSet(tc.set, pod, appsv1alpha1.PendingDelete{OwnerGeneration: tc.recorded}); got != tc.want {
+				t.Errorf("want %d, got %d", tc.want, got)
+			}
+		})
+	}
+}
+
+// TestWantOfJob has a Job of two pods at a time, which has two.
+func TestWantOfJob(t *testing.T) {
+	pod := controlled(ownedBy("batch/v1", "Job"))
+	job := func(edit func(*batchv1.Job)) *batchv1.Job {
+		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{UID: "web"}}
+		j.Spec.Parallelism, j.Spec.Completions, j.Status.Active = new(int32(2)), new(int32(9)), 2
+		if edit != nil {
+			edit(j)
+		}
+		return j
+	}
+	ended := func(condition batchv1.JobConditionType) *batchv1.Job {
+		return job(func(j *batchv1.Job) {
+			j.Status.Conditions = []batchv1.JobCondition{{Type: condition, Status: corev1.ConditionTrue}}
+		})
+	}
+	tests := map[string]struct {
+		job  *batchv1.Job
+		want Want
+	}{
+		"a Job that runs":                 {job(nil), Unwanted},
+		"a Job that is suspended":         {job(func(j *batchv1.Job) { j.Spec.Suspend = new(true) }), Wanted},
+		"a Job that fails":                {ended(batchv1.JobFailureTarget), Wanted},
+		"a Job that has succeeded":        {ended(batchv1.JobSuccessCriteriaMet), Wanted},
+		"a Job with parallelism 0":        {job(func(j *batchv1.Job) { j.Spec.Parallelism = new(int32(0)) }), Wanted},
+		"a Job with fewer pods at a time": {job(func(j *batchv1.Job) { j.Spec.Parallelism = new(int32(1)) }), WantUnknown},
+		"a Job with more pods at a time":  {job(func(j *batchv1.Job) { j.Spec.Parallelism = new(int32(3)) }), Unwanted},
+		"a Job that misses a pod":         {job(func(j *batchv1.Job) { j.Status.Active = 1 }), Unwanted},
+		"another Job of the name":         {job(func(j *batchv1.Job) { j.UID = "later" }), Unwanted},
+		"no Job":                          {nil, Unwanted},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := WantOfJob(tc.job, pod); got != tc.want {
 				t.Errorf("want %d, got %d", tc.want, got)
 			}
 		})

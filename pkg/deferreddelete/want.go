@@ -66,20 +66,29 @@ func ordinalOf(name string) (int, bool) {
 	return ordinal, err == nil && ordinal >= 0
 }
 
-// WantOfOwner returns whether the owner of a pod with a pending delete still wants the pod
-// deleted, from the generation of the owner: after an edit, its controller deletes the pod again
-// if it does, and the record has the new generation then. owner is nil if it does not exist.
-func WantOfOwner(owner metav1.Object, pod *corev1.Pod, record appsv1alpha1.PendingDelete) Want {
+// WantOfDaemonSet returns whether a DaemonSet still wants a pod with a pending delete deleted. After an edit, its controller
+// deletes the pod again if it does, and the record has the new generation then. Without one, its status shows that it
+// wants none deleted: no pod is on a node that is not selected, and none is of an old revision. set is nil if it does not
+// exist.
+func WantOfDaemonSet(set *appsv1.DaemonSet, pod *corev1.Pod, record appsv1alpha1.PendingDelete) Want {
 	switch {
-	case owner == nil || !isLive(owner, pod):
+	case set == nil || !isLive(set, pod) || isInPlace(set):
 		return Unwanted
 	case record.OwnerGeneration == 0:
 		return WantUnknown
-	case owner.GetGeneration() > record.OwnerGeneration:
+	case set.Generation > record.OwnerGeneration:
 		return Unwanted
 	default:
 		return Wanted
 	}
+}
+
+// isInPlace reports whether each pod of a DaemonSet is where it is to be, and of the revision that it is to have.
+func isInPlace(set *appsv1.DaemonSet) bool {
+	status := &set.Status
+	replaces := set.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType
+	return status.ObservedGeneration > 0 && status.ObservedGeneration == set.Generation && status.NumberMisscheduled == 0 &&
+		(!replaces || status.UpdatedNumberScheduled == status.CurrentNumberScheduled)
 }
 
 // Owner is the controller of a pod.

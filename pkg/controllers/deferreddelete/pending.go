@@ -6,6 +6,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -89,6 +90,7 @@ func (p *PendingDeletes) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		Watches(&corev1.Pod{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.NewPredicateFuncs(isPending))).
 		Watches(&appsv1.StatefulSet{}, ofOwner, builder.WithPredicates(edited())).
 		Watches(&appsv1.DaemonSet{}, ofOwner, builder.WithPredicates(edited())).
+		Watches(&batchv1.Job{}, ofOwner, builder.WithPredicates(edited())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(p)
 }
@@ -106,19 +108,25 @@ func edited() predicate.Funcs {
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld, e.ObjectNew
-			return before.GetGeneration() != after.GetGeneration() || revisionOf(before) != revisionOf(after) ||
+			return before.GetGeneration() != after.GetGeneration() || progressOf(before) != progressOf(after) ||
 				before.GetDeletionTimestamp() == nil && after.GetDeletionTimestamp() != nil
 		},
 	}
 }
 
-// revisionOf returns the revision that a StatefulSet updates its pods to, as far as it is observed.
-func revisionOf(object client.Object) string {
-	set, ok := object.(*appsv1.StatefulSet)
-	if !ok {
+// progressOf returns the part of the status of a workload from which follows which pods its controller deletes.
+func progressOf(object client.Object) string {
+	switch o := object.(type) {
+	case *appsv1.StatefulSet:
+		return fmt.Sprintf("%d/%s", o.Status.ObservedGeneration, o.Status.UpdateRevision)
+	case *appsv1.DaemonSet:
+		return fmt.Sprintf("%d/%d/%d/%d",
+			o.Status.ObservedGeneration, o.Status.NumberMisscheduled, o.Status.UpdatedNumberScheduled, o.Status.CurrentNumberScheduled)
+	case *batchv1.Job:
+		return fmt.Sprintf("%d/%d", o.Status.Active, deferreddelete.DesiredOfJob(o))
+	default:
 		return ""
 	}
-	return fmt.Sprintf("%d/%s", set.Status.ObservedGeneration, set.Status.UpdateRevision)
 }
 
 // pendingOf returns requests for the pods of a workload that have a pending delete.
@@ -239,8 +247,8 @@ func want(ctx context.Context, reader client.Reader, pod *corev1.Pod, record app
 	if controller == nil {
 		return deferreddelete.Unwanted, nil
 	}
-	owner, isCached := deferreddelete.NewOwner(pod)
-	if owner == nil || !isCached {
+	owner, _ := deferreddelete.NewOwner(pod)
+	if owner == nil {
 		return deferreddelete.WantUnknown, nil
 	}
 	err := reader.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: controller.Name}, owner)
@@ -250,10 +258,16 @@ func want(ctx context.Context, reader client.Reader, pod *corev1.Pod, record app
 	if err != nil {
 		return deferreddelete.WantUnknown, fmt.Errorf("reading the owner of pod %s: %w", client.ObjectKeyFromObject(pod), err)
 	}
-	if set, ok := owner.(*appsv1.StatefulSet); ok {
-		return deferreddelete.WantOfStatefulSet(set, pod), nil
+	switch o := owner.(type) {
+	case *appsv1.StatefulSet:
+		return deferreddelete.WantOfStatefulSet(o, pod), nil
+	case *appsv1.DaemonSet:
+		return deferreddelete.WantOfDaemonSet(o, pod, record), nil
+	case *batchv1.Job:
+		return deferreddelete.WantOfJob(o, pod), nil
+	default:
+		return deferreddelete.WantUnknown, nil
 	}
-	return deferreddelete.WantOfOwner(owner, pod, record), nil
 }
 
 // finish carries out a pending delete. For a controller, it reads from the API server whether

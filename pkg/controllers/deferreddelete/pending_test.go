@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,8 +58,22 @@ func stateful(revision string, edits ...func(*appsv1.StatefulSet)) *appsv1.State
 var (
 	statefulOwner = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "web-uid"}
 	customOwner   = metav1.OwnerReference{APIVersion: "apps.kruise.io/v1alpha1", Kind: "CloneSet", Name: "web", UID: "web-uid", Controller: new(true)}
+	jobOwner      = metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "web", UID: "web-uid"}
 	daemonOwner   = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "web", UID: "web-uid"}
 )
+
+// inPlace returns a DaemonSet whose pods are all where they are to be; resumed returns a Job that has as many pods as it is to have.
+func inPlace() *appsv1.DaemonSet {
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "web-uid", Generation: 1}}
+	set.Status = appsv1.DaemonSetStatus{ObservedGeneration: 1, CurrentNumberScheduled: 1, UpdatedNumberScheduled: 1}
+	return set
+}
+
+func resumed() *batchv1.Job {
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "web-uid"}}
+	job.Spec.Suspend, job.Status.Active = new(bool), 1
+	return job
+}
 
 func bare() *builders.PodBuilder { return builders.MakePod("web-0").Phase(corev1.PodRunning) }
 
@@ -144,11 +159,13 @@ func TestAPendingDeleteLapses(t *testing.T) {
 		after  time.Duration
 		reason deferreddelete.Lapse
 	}{
-		"a client's, when it is not repeated":       {reason: deferreddelete.LapseRepeated, pod: withheld(recorded(on(bare()), byClient)), after: deferreddelete.MinLapse},
-		"an eviction, when it is not repeated":      {reason: deferreddelete.LapseRepeated, pod: recorded(on(bare()), byEvictor), after: deferreddelete.MaxLapse},
-		"a StatefulSet's, when it is rolled back":   {reason: deferreddelete.LapseUnwanted, pod: recorded(on(bare().OwnedBy(statefulOwner).Label("controller-revision-hash", "old")), byOwner), cached: []client.Object{stateful("old")}, after: deferreddelete.UnwantedLapse},
-		"an owner's, when the pod was orphaned":     {reason: deferreddelete.LapseUnwanted, pod: recorded(on(bare()), byOwner), after: deferreddelete.UnwantedLapse},
-		"an owner's, when the owner does not exist": {reason: deferreddelete.LapseUnwanted, pod: recorded(on(bare().OwnedBy(daemonOwner)), byOwner), after: deferreddelete.UnwantedLapse},
+		"a client's, when it is not repeated":        {reason: deferreddelete.LapseRepeated, pod: withheld(recorded(on(bare()), byClient)), after: deferreddelete.MinLapse},
+		"an eviction, when it is not repeated":       {reason: deferreddelete.LapseRepeated, pod: recorded(on(bare()), byEvictor), after: deferreddelete.MaxLapse},
+		"a StatefulSet's, when it is rolled back":    {reason: deferreddelete.LapseUnwanted, pod: recorded(on(bare().OwnedBy(statefulOwner).Label("controller-revision-hash", "old")), byOwner), cached: []client.Object{stateful("old")}, after: deferreddelete.UnwantedLapse},
+		"an owner's, when the pod was orphaned":      {reason: deferreddelete.LapseUnwanted, pod: recorded(on(bare()), byOwner), after: deferreddelete.UnwantedLapse},
+		"a DaemonSet's, when its nodes are selected": {reason: deferreddelete.LapseUnwanted, pod: recorded(on(bare().OwnedBy(daemonOwner)), byOwner), cached: []client.Object{inPlace()}, after: deferreddelete.UnwantedLapse},
+		"a Job's, when it is resumed":                {reason: deferreddelete.LapseUnwanted, pod: recorded(on(bare().OwnedBy(jobOwner)), byOwner), cached: []client.Object{resumed()}, after: deferreddelete.UnwantedLapse},
+		"an owner's, when the owner does not exist":  {reason: deferreddelete.LapseUnwanted, pod: recorded(on(bare().OwnedBy(daemonOwner)), byOwner), after: deferreddelete.UnwantedLapse},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newCluster(t, append([]client.Object{tc.pod}, tc.cached...)...)
@@ -170,6 +187,34 @@ func TestAPendingDeleteLapses(t *testing.T) {
 			reconciled(t, p)
 			if sent := w.sent(); len(sent) > 0 {
 				t.Errorf("sent %v again, before the cache shows the first one", sent)
+			}
+		})
+	}
+}
+
+// TestChangesOfOwners has the changes of workloads after which their pending deletes are decided again.
+func TestChangesOfOwners(t *testing.T) {
+	suspended, misscheduled, old := resumed(), inPlace(), inPlace()
+	suspended.Spec.Suspend, suspended.Generation = new(true), 1
+	misscheduled.Status.NumberMisscheduled = 1
+	old.Status.UpdatedNumberScheduled = 0
+	counted := inPlace()
+	counted.Status.NumberAvailable = 1
+	for name, tc := range map[string]struct {
+		before, after client.Object
+		want          bool
+	}{
+		"a Job is resumed":                    {suspended, resumed(), true},
+		"a node is not selected":              {inPlace(), misscheduled, true},
+		"all nodes are selected again":        {misscheduled, inPlace(), true},
+		"all pods are updated":                {old, inPlace(), true},
+		"a pod of a DaemonSet is available":   {inPlace(), counted, false},
+		"a StatefulSet has another revision":  {stateful("old"), stateful("new"), true},
+		"a StatefulSet is the same as before": {stateful("new"), stateful("new"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := edited().Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}); got != tc.want {
+				t.Errorf("decided again: %t, want %t", got, tc.want)
 			}
 		})
 	}
