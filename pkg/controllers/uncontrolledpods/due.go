@@ -24,7 +24,7 @@ const (
 	maxPods = 200
 )
 
-// due returns whether the pods of a workload are to be listed now, or how soon to ask again; 0 for never. since is when the
+// due returns whether the pods of a workload are to be listed now, or how soon to call due again; 0 for never. since is when the
 // workload was first seen to have more pods than the cache; zero for a workload that has not been.
 func due(since time.Time, more bool, now time.Time) (list bool, wait time.Duration) {
 	settles := since.Add(settledFor)
@@ -35,7 +35,7 @@ func due(since time.Time, more bool, now time.Time) (list bool, wait time.Durati
 		}
 		return false, 0
 	case !now.Before(settles):
-		return true, 0 // also if the status is behind: it has pods without the label until a list says otherwise
+		return true, 0 // also if the status is behind: it has pods without the label until a list has none
 	case more:
 		return false, settles.Sub(now)
 	default:

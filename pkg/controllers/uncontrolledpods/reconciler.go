@@ -191,7 +191,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key Workload) (reconcile.Res
 	return reconcile.Result{RequeueAfter: refresh}, nil
 }
 
-// count lists the pods of a workload without the label, and returns those that are available, and whether there are any.
+// count lists the pods of a workload without the label, and returns the available ones, and whether there are any.
 // No pod counts after a failure.
 func (r *Reconciler) count(ctx context.Context, object client.Object, workload facts) (available []types.UID, remain bool, err error) {
 	selector, err := metav1.LabelSelectorAsSelector(workload.selector)
