@@ -110,8 +110,9 @@ type State struct {
 	Want        Want
 	UnwantedFor time.Duration
 
-	// Withheld is whether rules withhold the pod.
-	Withheld bool
+	// Withheld is whether rules withhold the pod, and Refused whether they have since its client last requested its removal:
+	// the client knows that nothing follows unless it repeats the request.
+	Withheld, Refused bool
 }
 
 // Next returns the next step of a pending delete, and how soon to call Next again; 0 when only a
@@ -141,13 +142,18 @@ func (s State) nextForClient(now time.Time) (Step, Lapse, time.Duration) {
 }
 
 // lapse returns for how long a request is pending that is not repeated. A pod that is prepared stays so for
-// a person who repeats the request, and controllers repeat theirs ever less often.
+// a person who repeats the request, and controllers repeat theirs ever less often. A pod that is permitted after its client
+// was refused stays so for a request that began before it would have lapsed, and waits.
 func (s State) lapse() time.Duration {
 	actor := Actor(s.Record.Actor)
-	if !s.Withheld || actor == ActorOwner || actor == ActorController {
+	lapse := max(lapseIntervals*time.Duration(s.Record.Interval), MinLapse)
+	switch {
+	case actor == ActorOwner || actor == ActorController || !s.Withheld && !s.Refused:
 		return MaxLapse
+	case !s.Withheld:
+		lapse += MaxWait
 	}
-	return min(max(lapseIntervals*time.Duration(s.Record.Interval), MinLapse), MaxLapse)
+	return min(lapse, MaxLapse)
 }
 
 // nextForOwner returns the next step of a delete by the controller of the owner.

@@ -201,6 +201,7 @@ func TestNext(t *testing.T) {
 		want     Want
 		unwanted time.Duration
 		withheld bool
+		refused  bool
 	}
 	daemon, stateful := ownedBy("apps/v1", "DaemonSet"), ownedBy("apps/v1", "StatefulSet")
 	operable := func(at time.Duration) func(*corev1.Pod) {
@@ -214,16 +215,18 @@ func TestNext(t *testing.T) {
 		lapse Lapse
 		again time.Duration
 	}{
-		"a client's delete that rules withhold waits":  {state: state{request: client, withheld: true, after: time.Second}, again: MinLapse - time.Second},
-		"it lapses when it is not repeated":            {state: state{request: client, withheld: true, after: MinLapse}, step: Cancel, lapse: LapseRepeated},
-		"a prepared pod waits longer":                  {state: state{request: client, may: true, after: MinLapse}, again: MaxLapse - MinLapse},
-		"it is never deleted by PodOps, and goes back": {state: state{request: client, may: true, after: MaxLapse}, step: Cancel, lapse: LapseRepeated},
-		"nor is an eviction":                           {state: state{request: evictor, may: true, after: MaxLapse}, step: Cancel, lapse: LapseRepeated},
-		"an eviction that rules withhold lapses":       {state: state{request: evictor, withheld: true, after: MinLapse}, step: Cancel, lapse: LapseRepeated},
-		"a custom controller backs off":                {state: state{request: Request{Actor: ActorController}, withheld: true, after: MinLapse}, again: MaxLapse - MinLapse},
-		"the label waits without an end":               {state: state{request: label, edits: []func(*corev1.Pod){toDelete}, after: 100 * time.Hour}},
-		"it is finished":                               {state: state{request: label, edits: []func(*corev1.Pod){toDelete}, may: true}, step: Finish},
-		"taking it off withdraws the request":          {state: state{request: label, may: true}, step: Cancel, lapse: LapseWithdrawn},
+		"a client's delete that rules withhold waits":     {state: state{request: client, withheld: true, after: time.Second}, again: MinLapse - time.Second},
+		"it lapses when it is not repeated":               {state: state{request: client, withheld: true, after: MinLapse}, step: Cancel, lapse: LapseRepeated},
+		"a prepared pod waits longer":                     {state: state{request: client, may: true, after: MinLapse}, again: MaxLapse - MinLapse},
+		"one that was refused before waits for a request": {state: state{request: client, refused: true, may: true, after: MinLapse}, again: MaxWait},
+		"it goes back without one":                        {state: state{request: client, refused: true, may: true, after: MinLapse + MaxWait}, step: Cancel, lapse: LapseRepeated},
+		"it is never deleted by PodOps, and goes back":    {state: state{request: client, may: true, after: MaxLapse}, step: Cancel, lapse: LapseRepeated},
+		"nor is an eviction":                              {state: state{request: evictor, may: true, after: MaxLapse}, step: Cancel, lapse: LapseRepeated},
+		"an eviction that rules withhold lapses":          {state: state{request: evictor, withheld: true, after: MinLapse}, step: Cancel, lapse: LapseRepeated},
+		"a custom controller backs off":                   {state: state{request: Request{Actor: ActorController}, withheld: true, after: MinLapse}, again: MaxLapse - MinLapse},
+		"the label waits without an end":                  {state: state{request: label, edits: []func(*corev1.Pod){toDelete}, after: 100 * time.Hour}},
+		"it is finished":                                  {state: state{request: label, edits: []func(*corev1.Pod){toDelete}, may: true}, step: Finish},
+		"taking it off withdraws the request":             {state: state{request: label, may: true}, step: Cancel, lapse: LapseWithdrawn},
 
 		"a StatefulSet's delete waits without an end":     {state: state{request: owner, edits: []func(*corev1.Pod){stateful}, want: Wanted, after: 100 * time.Hour}},
 		"it is finished with its traffic off":             {state: state{request: owner, edits: []func(*corev1.Pod){stateful}, want: Wanted, may: true}, step: Finish},
@@ -246,7 +249,7 @@ func TestNext(t *testing.T) {
 				t.Fatal("the pod has no record")
 			}
 			step, lapse, again := Next(State{
-				Pod: pod, Record: record, May: tc.may, Wake: tc.wake, Want: tc.want, UnwantedFor: tc.unwanted, Withheld: tc.withheld,
+				Pod: pod, Record: record, May: tc.may, Wake: tc.wake, Want: tc.want, UnwantedFor: tc.unwanted, Withheld: tc.withheld, Refused: tc.refused,
 			}, requested.Add(tc.after))
 			if step != tc.step || lapse != tc.lapse || again != tc.again {
 				t.Errorf("step %d (%s) and again after %s, want %d (%s) and %s", step, lapse, again, tc.step, tc.lapse, tc.again)

@@ -192,6 +192,32 @@ func TestAPendingDeleteLapses(t *testing.T) {
 	}
 }
 
+// TestAPodThatIsPermittedAfterItsClientWasRefused goes back into service soon: its client may not repeat the request. A
+// client that was not refused is to repeat it.
+func TestAPodThatIsPermittedAfterItsClientWasRefused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		waiting *corev1.Pod
+		again   time.Duration
+	}{
+		"refused":     {withheld(recorded(on(bare()), byClient)), deferreddelete.MinLapse + deferreddelete.MaxWait},
+		"not refused": {recorded(on(bare()), byClient), deferreddelete.MaxLapse},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newCluster(t, tc.waiting)
+			p := newPendingDeletes(w)
+			reconciled(t, p)
+			permitted := recorded(off(bare()), byClient)
+			permitted.ResourceVersion = tc.waiting.ResourceVersion
+			if err := w.cache.Update(t.Context(), permitted); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := reconciled(t, p).RequeueAfter, tc.again-start.Sub(builders.Epoch); got != want {
+				t.Errorf("undone after %s, want %s", got, want)
+			}
+		})
+	}
+}
+
 // TestChangesOfOwners has the changes of workloads after which their pending deletes are decided again.
 func TestChangesOfOwners(t *testing.T) {
 	suspended, misscheduled, old := resumed(), inPlace(), inPlace()
