@@ -328,8 +328,8 @@ func (l *laws) strangers(write apiserver.Write) {
 		return
 	}
 	stranger := write.Namespace == Strangers
-	if pod, ok := l.mirror.get(write.Resource, write.Namespace, write.Name).(*corev1.Pod); ok && !isControlled(pod) {
-		stranger = stranger || l.facts(pod).labelled.IsZero() && !isManager(write.User)
+	if pod, ok := l.mirror.get(write.Resource, write.Namespace, write.Name).(*corev1.Pod); ok {
+		stranger = !isControlled(pod) && l.facts(pod).labelled.IsZero()
 	}
 	if stranger && !isManager(write.User) {
 		l.violate(write.Time, lawStrangers, fmt.Sprintf("%s may not %s %s/%s %s, which has no label: %s",

@@ -149,7 +149,19 @@ func lawCases() []lawCase {
 			breaks: func(w *World) { remove(w, replicaSets, "b") },
 		},
 		{law: lawNumber, keeps: replicas(replicaSets), breaks: replicas(managerUser)},
-		{law: lawStrangers, keeps: answered(person, Shop, "a"), breaks: answered(person, Strangers, "x")},
+		{
+			law: lawStrangers,
+			keeps: func(w *World) {
+				answered(person, Shop, "a")(w)
+				labelled := served(Workload{Kind: Deployment, Name: "web", Stranger: true}, 3)
+				labelled.Labels[appsv1alpha1.ControlLabelKey] = appsv1alpha1.ControlLabelValue
+				w.laws.write(apiserver.Write{
+					Time: time.Now(), User: person, Verb: "patch", Resource: "pods", Namespace: Strangers, Name: labelled.Name, After: labelled,
+				})
+				answered(replicaSets, Strangers, labelled.Name)(w)
+			},
+			breaks: answered(person, Strangers, "x"),
+		},
 		{
 			law: lawInVain,
 			keeps: func(w *World) {
