@@ -143,8 +143,8 @@ const (
 func newPodPruner() podPruner {
 	return podPruner{
 		header: prune.Only(unknownTypeMeta),
-		// Of containers their names and ports, of containerStatuses the number of restarts.
-		byKind: keptOf(prune.Only(1, 6), prune.Only(5)),
+		// Of containers their names, ports and restart policies, of containerStatuses the number of restarts.
+		byKind: keptOf(prune.Only(1, 6, 24), prune.Only(5)),
 		// Of containers also images and resources, of containerStatuses the fields of operatedContainers.
 		operated: keptOf(prune.Only(1, 2, 6, 8), prune.Only(1, 2, 5, 7, 8, 11)),
 	}
@@ -167,7 +167,6 @@ func slimSpecMessage() *prune.Message {
 		1,  // volumes
 		15, // imagePullSecrets
 		18, // affinity
-		20, // initContainers
 		22, // tolerations
 		23, // hostAliases
 		26, // dnsConfig
@@ -177,7 +176,9 @@ func slimSpecMessage() *prune.Message {
 		39, // resourceClaims
 		40, // resources
 		44, // evictionResponders
-	).In(34, prune.Only(1).In(1, prune.Only(1))) // ephemeralContainers: their names
+	).
+		In(20, prune.Only(1, 6, 24)).              // initContainers: their names, ports and restart policies
+		In(34, prune.Only(1).In(1, prune.Only(1))) // ephemeralContainers: their names
 }
 
 func slimStatusMessage() *prune.Message {

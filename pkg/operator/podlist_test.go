@@ -69,6 +69,7 @@ func TestPrunedPodsAreSlimPods(t *testing.T) {
 				t.Errorf("slim pods (-whole +pruned):\n%s", diff)
 			}
 			got.Spec.Containers, got.Status.ContainerStatuses = want.Spec.Containers, want.Status.ContainerStatuses
+			got.Spec.InitContainers = want.Spec.InitContainers
 			if debuggers := got.Spec.EphemeralContainers; len(debuggers) > 0 {
 				got.Spec.EphemeralContainers = debuggers[len(debuggers)-1:]
 			}

@@ -17,8 +17,8 @@ import (
 //     most restarts of a container,
 //   - every field that a webhook rule may send (pkg/podfields): each scalar value, map of
 //     strings and list of addresses,
-//   - the ports of containers that have names: adapters that run inside of the manager find
-//     the port of a Service by them,
+//   - the ports of containers and init containers that have names: adapters that run inside of the
+//     manager find the port of a Service by them,
 //   - the name of the last ephemeral container,
 //   - the images, resources and states of containers while a PodOperation may operate on the pod.
 //
@@ -71,7 +71,7 @@ func operatedContainers(pod *corev1.Pod) (containers []corev1.Container, statuse
 
 func slimPodSpec(spec *corev1.PodSpec) {
 	spec.Containers = namedPorts(spec.Containers)
-	spec.InitContainers, spec.EphemeralContainers = nil, lastName(spec.EphemeralContainers)
+	spec.InitContainers, spec.EphemeralContainers = namedPorts(spec.InitContainers), lastName(spec.EphemeralContainers)
 	spec.Volumes, spec.ImagePullSecrets, spec.HostAliases = nil, nil, nil
 	spec.Affinity, spec.Tolerations, spec.TopologySpreadConstraints = nil, nil, nil
 	spec.SchedulingGates, spec.ResourceClaims, spec.EvictionResponders = nil, nil, nil
@@ -108,13 +108,13 @@ func mostRestarts(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	return []corev1.ContainerStatus{{RestartCount: most}}
 }
 
-// namedPorts returns the containers that have ports with names, with only their names and the named
-// ports; nil for a pod without named ports.
+// namedPorts returns the containers that have ports with names, with only their names, restart policies and
+// named ports; nil for a pod without named ports.
 func namedPorts(containers []corev1.Container) []corev1.Container {
 	var kept []corev1.Container
 	for i := range containers {
 		if ports := namedOnly(containers[i].Ports); len(ports) > 0 {
-			kept = append(kept, corev1.Container{Name: containers[i].Name, Ports: ports})
+			kept = append(kept, corev1.Container{Name: containers[i].Name, Ports: ports, RestartPolicy: containers[i].RestartPolicy})
 		}
 	}
 	return kept

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -138,6 +139,11 @@ func production() *corev1.Pod {
 		{Name: "web", Image: "web:v1", Env: []corev1.EnvVar{{Name: "A", Value: "b"}}, Ports: []corev1.ContainerPort{{ContainerPort: 1}, {Name: "http", ContainerPort: 8080}}},
 		{Name: "sidecar", Image: "sidecar:v1", Ports: []corev1.ContainerPort{{ContainerPort: 9090}}},
 	}
+	always := corev1.ContainerRestartPolicyAlways
+	pod.Spec.InitContainers = []corev1.Container{
+		{Name: "setup", Image: "setup:v1"},
+		{Name: "mesh", Image: "mesh:v1", RestartPolicy: &always, Ports: []corev1.ContainerPort{{Name: "mesh", ContainerPort: 15006}}},
+	}
 	pod.Status.PodIP, pod.Status.PodIPs = "10.0.0.1", []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "fd00::1"}}
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", Ready: true}}
@@ -193,7 +199,7 @@ func read(t *testing.T, pod *corev1.Pod) reading {
 		Deletion: deferreddelete.Decide(deferreddelete.Review{Pod: pod, Actor: deferreddelete.ActorClient}),
 		Statuses: statuses, Ports: map[string]int32{},
 	}
-	for _, container := range pod.Spec.Containers {
+	for _, container := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
 		for _, port := range container.Ports {
 			if port.Name != "" {
 				r.Ports[port.Name] = port.ContainerPort

@@ -74,6 +74,13 @@ func TestExpectedServerOfAPod(t *testing.T) {
 		change(pod)
 		return pod
 	}
+	always := corev1.ContainerRestartPolicyAlways
+	sidecarPort := func(policy *corev1.ContainerRestartPolicy) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Spec.Containers = nil
+			pod.Spec.InitContainers = []corev1.Container{{RestartPolicy: policy, Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 9080}}}}
+		}
+	}
 	keepOffline := func(pod *corev1.Pod) {
 		metav1.SetMetaDataLabel(&pod.ObjectMeta, "podopslifecycle.kusionstack.io/stay-offline", "")
 	}
@@ -88,6 +95,8 @@ func TestExpectedServerOfAPod(t *testing.T) {
 		"it has no address":                {func(p *corev1.Pod) { p.Status.PodIP = "" }, "", ""},
 		"it has ended":                     {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, "", ""},
 		"it has no port of that name":      {func(p *corev1.Pod) { p.Spec.Containers = nil }, "invalid AddrPort on", `named "http"`},
+		"its sidecar has the port":         {sidecarPort(&always), "10.0.0.1:9080 on", ""},
+		"an init container has the port":   {sidecarPort(nil), "invalid AddrPort on", `named "http"`},
 		"it has none, and stays offline":   {func(p *corev1.Pod) { p.Spec.Containers = nil; keepOffline(p) }, "", ""},
 		"its weight is wrong":              {func(p *corev1.Pod) { p.Annotations = map[string]string{WeightAnnotationKey: "x"} }, "10.0.0.1:8080 on", WeightAnnotationKey},
 		"its weight is wrong, and offline": {func(p *corev1.Pod) { p.Annotations = map[string]string{WeightAnnotationKey: "x"}; keepOffline(p) }, "10.0.0.1:8080 off", WeightAnnotationKey},

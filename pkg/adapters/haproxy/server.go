@@ -105,14 +105,27 @@ func addressOf(pod *corev1.Pod, port intstr.IntOrString) (netip.AddrPort, error)
 		// A port that is not a number was reported with the Service.
 		return netip.AddrPortFrom(address.Unmap(), uint16(port.IntVal)), nil
 	}
-	for i := range pod.Spec.Containers {
-		for _, candidate := range pod.Spec.Containers[i].Ports {
-			if candidate.Name == port.StrVal {
-				return netip.AddrPortFrom(address.Unmap(), uint16(candidate.ContainerPort)), nil
-			}
+	for _, candidate := range portsOf(&pod.Spec) {
+		if candidate.Name == port.StrVal {
+			return netip.AddrPortFrom(address.Unmap(), uint16(candidate.ContainerPort)), nil
 		}
 	}
 	return netip.AddrPort{}, fmt.Errorf("none of its containers has a port named %q", port.StrVal)
+}
+
+// portsOf returns the ports of a pod in the order in which Services of Kubernetes look for a name: those of its
+// containers, then those of its sidecars, which are init containers that run for as long as the pod.
+func portsOf(spec *corev1.PodSpec) []corev1.ContainerPort {
+	var ports []corev1.ContainerPort
+	for i := range spec.Containers {
+		ports = append(ports, spec.Containers[i].Ports...)
+	}
+	for i := range spec.InitContainers {
+		if policy := spec.InitContainers[i].RestartPolicy; policy != nil && *policy == corev1.ContainerRestartPolicyAlways {
+			ports = append(ports, spec.InitContainers[i].Ports...)
+		}
+	}
+	return ports
 }
 
 // serverName returns <namespace>_<service>_<pod>_<hash>. Kubernetes names have no
