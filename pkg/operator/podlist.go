@@ -146,7 +146,7 @@ func newPodPruner() podPruner {
 		// Of containers their names, ports and restart policies, of containerStatuses the number of restarts.
 		byKind: keptOf(prune.Only(1, 6, 24), prune.Only(5)),
 		// Of containers also images and resources, of containerStatuses the fields of operatedContainers.
-		operated: keptOf(prune.Only(1, 2, 6, 8), prune.Only(1, 2, 5, 7, 8, 11)),
+		operated: keptOf(prune.Only(1, 2, 6, 8), prune.Only(1, 2, 5, 6, 7, 8, 11)),
 	}
 }
 

@@ -63,7 +63,7 @@ func operatedContainers(pod *corev1.Pod) (containers []corev1.Container, statuse
 	for i := range pod.Status.ContainerStatuses {
 		s := &pod.Status.ContainerStatuses[i]
 		statuses = append(statuses, corev1.ContainerStatus{
-			Name: s.Name, State: s.State, ImageID: s.ImageID, ContainerID: s.ContainerID, RestartCount: s.RestartCount, Resources: s.Resources,
+			Name: s.Name, State: s.State, Image: s.Image, ImageID: s.ImageID, ContainerID: s.ContainerID, RestartCount: s.RestartCount, Resources: s.Resources,
 		})
 	}
 	return containers, statuses

@@ -219,7 +219,7 @@ func registerPods(
 	if err := pods.SetupWithManager(context.Background(), mgr, workers); err != nil {
 		return fmt.Errorf("setting up lifecycles: %w", err)
 	}
-	if err := podoperation.New(mgr.GetClient(), recorder, measured.clock).SetupWithManager(mgr, workers); err != nil {
+	if err := podoperation.New(mgr.GetClient(), mgr.GetAPIReader(), recorder, measured.clock).SetupWithManager(mgr, workers); err != nil {
 		return fmt.Errorf("setting up operations: %w", err)
 	}
 	return nil

@@ -69,6 +69,66 @@ func Images(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) (images map
 	return images, record, nil
 }
 
+// Check returns what an action waits for before it can be carried out on a pod; empty if it can be. It fails when the action
+// cannot be carried out on the pod at all. The lifecycle of such a pod does not begin. The pod has all its containers.
+func Check(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) (waits string, err error) {
+	switch action.Type {
+	case appsv1alpha1.ActionResize:
+		_, err = Resources(action, pod)
+		return "", err
+	case appsv1alpha1.ActionUpdateImages:
+		_, _, err = Images(action, pod)
+		return "", err
+	case appsv1alpha1.ActionRestart:
+		for _, wanted := range wantedImages(action, pod) {
+			container, status := containerOf(pod, wanted.Name)
+			if container == nil {
+				return "", fmt.Errorf("the pod has no container %s", wanted.Name)
+			}
+			if waits := behind(pod, container, status); waits != "" {
+				return waits, nil
+			}
+		}
+		_, _, err = Images(action, pod)
+		return "", err
+	default:
+		return "", nil
+	}
+}
+
+// behind returns why the status of a container may be that of an earlier image than the image of its spec; empty if
+// it is not. The digest of such a status would put the earlier image back.
+func behind(pod *corev1.Pod, container *corev1.Container, status *corev1.ContainerStatus) string {
+	parsed, err := reference.ParseNormalizedNamed(container.Image)
+	if _, hasDigest := parsed.(reference.Digested); err != nil || hasDigest {
+		return "" // the spec itself has the digest, or an error that Images returns
+	}
+	switch {
+	case status == nil:
+		return fmt.Sprintf("waits until container %s has a status", container.Name)
+	case isUnseen(pod):
+		return "waits until its kubelet reports the status of its newest spec"
+	case status.State.Waiting != nil && status.State.Waiting.Reason != "CrashLoopBackOff":
+		return fmt.Sprintf("waits until container %s runs %s (%s)", container.Name, container.Image, status.State.Waiting.Reason)
+	}
+	running, err := reference.ParseNormalizedNamed(status.Image)
+	if err != nil {
+		return "" // a runtime may report an ID
+	}
+	tag, isTagged := reference.TagNameOnly(parsed).(reference.Tagged)
+	other, isOther := running.(reference.Tagged)
+	if isTagged && isOther && parsed.Name() == running.Name() && tag.Tag() != other.Tag() {
+		return fmt.Sprintf("waits until container %s runs %s: its kubelet reports %s. Where both are the same image, "+
+			"use updateImages with the digest instead", container.Name, container.Image, status.Image)
+	}
+	return ""
+}
+
+// isUnseen reports whether the status of a pod is older than its spec. Kubelets before 1.34 do not report that.
+func isUnseen(pod *corev1.Pod) bool {
+	return pod.Status.ObservedGeneration > 0 && pod.Status.ObservedGeneration < pod.Generation
+}
+
 // wantedImages returns the containers of an action; containers of a restart have no image.
 func wantedImages(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) []appsv1alpha1.ContainerImage {
 	var wanted []appsv1alpha1.ContainerImage
@@ -112,7 +172,8 @@ func sameImage(image, imageID string) (string, error) {
 	repository := reference.TrimNamed(named)
 	digested, hasDigest := parsed.(reference.Digested)
 	if !hasDigest {
-		running, err := reference.Parse(imageID)
+		// cri-dockerd reports the name of an image that was pulled behind a scheme.
+		running, err := reference.Parse(strings.TrimPrefix(imageID, "docker-pullable://"))
 		if err != nil {
 			return "", fmt.Errorf("parsing the imageID %q: %w", imageID, err)
 		}
@@ -130,6 +191,9 @@ func sameImage(image, imageID string) (string, error) {
 
 // isReplaced reports whether every container of a record runs with another ID.
 func isReplaced(record Record, pod *corev1.Pod) bool {
+	if isUnseen(pod) {
+		return false
+	}
 	for name, before := range record.Containers {
 		_, status := containerOf(pod, name)
 		if status == nil || status.ContainerID == before || status.State.Running == nil {
@@ -182,7 +246,8 @@ func resizeOf(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) (written,
 	}
 	for i := range pod.Status.Conditions {
 		condition := &pod.Status.Conditions[i]
-		if condition.Type == corev1.PodResizePending && condition.Status == corev1.ConditionTrue && condition.Reason == corev1.PodReasonInfeasible {
+		isOlder := condition.ObservedGeneration > 0 && condition.ObservedGeneration < pod.Generation // of an earlier resize
+		if condition.Type == corev1.PodResizePending && condition.Status == corev1.ConditionTrue && condition.Reason == corev1.PodReasonInfeasible && !isOlder {
 			infeasible = "the kubelet cannot resize the pod: " + condition.Message
 		}
 	}

@@ -6,9 +6,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/backoff"
 )
 
 const (
@@ -26,6 +28,9 @@ const (
 	// QueueDelay is the delay after which an operation that waits for others tries again, if it has
 	// missed their end.
 	QueueDelay = 10 * time.Second
+
+	// BlockedDelay is the delay after which the action is checked again on a pod where it cannot be carried out yet.
+	BlockedDelay = 5 * time.Second
 )
 
 // StepKind is a kind of write to a pod.
@@ -60,6 +65,9 @@ type Snapshot struct {
 
 	// Pods are the pods that the Selector of the operation includes, in any order.
 	Pods []*corev1.Pod
+
+	// Blocked are the pods on which the action cannot be carried out yet, with what they wait for.
+	Blocked map[types.UID]string
 
 	// Invalid is the cause for which the operation has no Selector; empty if it has.
 	Invalid string
@@ -137,7 +145,11 @@ type round struct {
 func (r *round) observe() {
 	for _, pod := range inOrder(r.Operation.Spec, r.Pods) {
 		if pod.DeletionTimestamp == nil || Removes(r.Operation.Spec.Action) {
-			r.targets = append(r.targets, observe(r.Operation, pod))
+			t := observe(r.Operation, pod)
+			if message, blocked := r.Blocked[pod.UID]; blocked && t.state == appsv1alpha1.PodWaiting {
+				t.blocked, t.message = true, message
+			}
+			r.targets = append(r.targets, t)
 		}
 	}
 }
@@ -222,13 +234,16 @@ func (r *round) isWithdrawn() bool {
 
 // plan fills the steps: first the steps of pods that are off traffic, so that they return soon.
 func (r *round) plan(d *Decision) {
-	steps, room := map[StepKind][]Step{}, r.room(d.Status)
+	steps, room, blocked := map[StepKind][]Step{}, r.room(d.Status), false
 	add := func(kind StepKind, t *target) {
 		steps[kind] = append(steps[kind], Step{Kind: kind, Pod: t.pod, Record: t.record})
 	}
 	for i := range r.targets {
 		t := &r.targets[i]
 		switch kind := r.stepOf(t); {
+		case t.blocked && t.state == appsv1alpha1.PodWaiting:
+			room-- // none of the last pods begins in its place
+			blocked = true
 		case kind == Begin && room > 0:
 			room--
 			add(Begin, t)
@@ -237,11 +252,14 @@ func (r *round) plan(d *Decision) {
 		}
 	}
 	d.Steps = slices.Concat(steps[Finish], steps[Operate], steps[Undo], r.withdrawLast(-room), steps[Begin])
+	if blocked {
+		d.Wake = backoff.MinDelay(d.Wake, BlockedDelay) // an operation is not told of changes of pods that it has not begun
+	}
 	if len(d.Steps) > MaxSteps {
 		d.Steps, d.More = d.Steps[:MaxSteps], true
 	}
 	inOperation := d.Status.Preparing + d.Status.Operating + d.Status.Completing
-	if r.reason == appsv1alpha1.ReasonInProgress && len(steps[Begin]) == 0 && d.Status.Waiting > 0 && inOperation == 0 {
+	if r.reason == appsv1alpha1.ReasonInProgress && len(steps[Begin]) == 0 && d.Status.Waiting > 0 && inOperation == 0 && !blocked {
 		r.reason = appsv1alpha1.ReasonPartitioned
 	}
 }
@@ -267,7 +285,7 @@ func (r *round) stepOf(t *target) StepKind {
 	case t.during && t.written && r.finishesEarly():
 		t.record = Record{Done: true}
 		return Finish
-	case t.state == appsv1alpha1.PodWaiting && r.reason == appsv1alpha1.ReasonInProgress:
+	case t.state == appsv1alpha1.PodWaiting && !t.blocked && r.reason == appsv1alpha1.ReasonInProgress:
 		return Begin
 	default:
 		return ""

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -32,15 +33,16 @@ func TestImages(t *testing.T) {
 		image, imageID string
 		want           string // empty: it fails
 	}{
-		"a tag gets the digest that runs":      {registry + ":v1", registry + "@" + digest, registry + ":v1@" + digest},
-		"no tag gets the digest, too":          {registry, registry + "@" + digest, registry + "@" + digest},
-		"a short name stays short":             {"nginx:1", "docker.io/library/nginx@" + digest, "nginx:1@" + digest},
-		"a tag with a digest loses the tag":    {registry + ":v1@" + digest, "other", registry + "@" + digest},
-		"a digest alone gets a tag":            {registry + "@" + digest, "other", registry + ":restarted@" + digest},
-		"an image that was never pulled":       {registry + ":v1", digest, ""},
-		"an imageID of the form of dockershim": {registry + ":v1", "docker://" + digest, ""},
-		"no imageID":                           {registry + ":v1", "", ""},
-		"an image that cannot be parsed":       {"UPPER:v1", registry + "@" + digest, ""},
+		"a tag gets the digest that runs":     {registry + ":v1", registry + "@" + digest, registry + ":v1@" + digest},
+		"no tag gets the digest, too":         {registry, registry + "@" + digest, registry + "@" + digest},
+		"a short name stays short":            {"nginx:1", "docker.io/library/nginx@" + digest, "nginx:1@" + digest},
+		"a tag with a digest loses the tag":   {registry + ":v1@" + digest, "other", registry + "@" + digest},
+		"a digest alone gets a tag":           {registry + "@" + digest, "other", registry + ":restarted@" + digest},
+		"an image that was never pulled":      {registry + ":v1", digest, ""},
+		"an imageID of cri-dockerd":           {registry + ":v1", "docker-pullable://" + registry + "@" + digest, registry + ":v1@" + digest},
+		"an image that was built on the node": {registry + ":v1", "docker://" + digest, ""},
+		"no imageID":                          {registry + ":v1", "", ""},
+		"an image that cannot be parsed":      {"UPPER:v1", registry + "@" + digest, ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			pod := runningPod("web-0")
@@ -103,6 +105,90 @@ func TestImagesKeepsTheRepository(t *testing.T) {
 				t.Fatalf("got %v, %v; want the error %q", images, err, message)
 			}
 		})
+	}
+}
+
+// TestCheck shows what is known before the lifecycle of a pod begins.
+func TestCheck(t *testing.T) {
+	restart := appsv1alpha1.PodOperationAction{Type: appsv1alpha1.ActionRestart}
+	update := func(container, image string) appsv1alpha1.PodOperationAction {
+		return appsv1alpha1.PodOperationAction{Type: appsv1alpha1.ActionUpdateImages, UpdateImages: &appsv1alpha1.UpdateImagesAction{
+			Containers: []appsv1alpha1.ContainerImage{{Name: container, Image: image}},
+		}}
+	}
+	waiting := func(reason string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
+		}
+	}
+	reports := func(image string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.Status.ContainerStatuses[0].Image = image }
+	}
+	for sentence, tc := range map[string]struct {
+		action appsv1alpha1.PodOperationAction
+		edit   func(*corev1.Pod)
+		waits  string // a part of it
+		fails  string // a part of it
+	}{
+		"a running container restarts":    {action: restart},
+		"one in CrashLoopBackOff, too":    {action: restart, edit: waiting("CrashLoopBackOff")},
+		"not while it is created":         {action: restart, edit: waiting("ContainerCreating"), waits: "runs registry.example.com/web:v1 (ContainerCreating)"},
+		"nor when its image is not found": {action: restart, edit: waiting("ImagePullBackOff"), waits: "(ImagePullBackOff)"},
+		"nor without a status":            {action: restart, edit: func(pod *corev1.Pod) { pod.Status.ContainerStatuses = nil }, waits: "has a status"},
+		"nor while the status is older than the spec": {
+			action: restart, edit: func(pod *corev1.Pod) { pod.Generation, pod.Status.ObservedGeneration = 3, 2 }, waits: "of its newest spec",
+		},
+		"nor while another tag runs": {action: restart, edit: reports("registry.example.com/web:v0"), waits: "its kubelet reports registry.example.com/web:v0"},
+		"names of images are compared as they are meant": {action: restart, edit: func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].Image, pod.Status.ContainerStatuses[0].Image = "nginx", "docker.io/library/nginx:latest"
+		}},
+		"an ID of an image is not compared": {action: restart, edit: reports(digest)},
+		"a digest in the spec needs no status": {action: restart, edit: func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].Image += "@" + digest
+			pod.Generation, pod.Status.ObservedGeneration = 3, 2
+		}},
+		"an image that was never pulled":               {action: restart, edit: func(pod *corev1.Pod) { pod.Status.ContainerStatuses[0].ImageID = digest }, fails: "delete the pod instead"},
+		"an update of a container that does not exist": {action: update("wbe", "registry.example.com/web:v2"), fails: "no container wbe"},
+		"an update to another repository":              {action: update("main", "registry.example.com/other:v2"), fails: "not of registry.example.com/other"},
+		"an update while the image is not found":       {action: update("main", "registry.example.com/web:v2"), edit: waiting("ImagePullBackOff")},
+		"a delete":                                     {action: appsv1alpha1.PodOperationAction{Type: appsv1alpha1.ActionDelete}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			pod := runningPod("web-0")
+			if tc.edit != nil {
+				tc.edit(pod)
+			}
+			waits, err := podoperation.Check(tc.action, pod)
+			message := ""
+			if err != nil {
+				message = err.Error()
+			}
+			if (waits == "") != (tc.waits == "") || (err == nil) != (tc.fails == "") || !strings.Contains(waits, tc.waits) || !strings.Contains(message, tc.fails) {
+				t.Errorf("waits %q, fails with %q; want %q and %q", waits, message, tc.waits, tc.fails)
+			}
+		})
+	}
+}
+
+// TestPodsThatCannotBeginYet shows that they serve, that no pod of the partition begins in their place, and that the operation goes on.
+func TestPodsThatCannotBeginYet(t *testing.T) {
+	pending, first, last := runningPod("web-0"), runningPod("web-1"), runningPod("web-2")
+	pending.UID, first.UID, last.UID = "a", "b", "c"
+	operation := &appsv1alpha1.PodOperation{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: "operation", UID: "op", CreationTimestamp: metav1.NewTime(builders.Epoch), Finalizers: []string{appsv1alpha1.PodOperationFinalizer},
+	}}
+	operation.Spec.Action.Type = appsv1alpha1.ActionRestart
+	operation.Spec.Target.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	operation.Spec.Partition = new(intstr.FromInt32(1))
+	operation.Status.StartTime = new(metav1.NewTime(builders.Epoch))
+	decision := podoperation.Decide(podoperation.Snapshot{Operation: operation, Pods: []*corev1.Pod{pending, first, last},
+		Blocked: map[types.UID]string{"a": "waits"}, Now: builders.Epoch.Add(time.Minute)})
+	var begun []string
+	for _, step := range decision.Steps {
+		begun = append(begun, string(step.Kind)+" "+step.Pod.Name)
+	}
+	if diff := cmp.Diff([]string{"Begin web-1"}, begun); diff != "" || decision.Status.Waiting != 3 || decision.Wake == 0 || decision.Wake > time.Minute {
+		t.Errorf("again after %v, status %+v; steps (-want +got):\n%s", decision.Wake, decision.Status, diff)
 	}
 }
 
@@ -328,6 +414,28 @@ func TestAResizeThatIsInfeasibleFails(t *testing.T) {
 	want := []podoperation.Step{{Kind: podoperation.Finish, Pod: pod, Record: podoperation.Record{Failed: "the kubelet cannot resize the pod: node too small"}}}
 	if diff := cmp.Diff(want, steps); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestAResizeThatFollowsAnInfeasibleOne has the condition of an earlier generation, and a kubelet without generations that
+// has applied the resize.
+func TestAResizeThatFollowsAnInfeasibleOne(t *testing.T) {
+	for name, observed := range map[string]int64{"of an earlier generation": 2, "without a generation": 0} {
+		pod := runningPod("a")
+		pod.Generation = 3
+		for _, prefix := range []string{appsv1alpha1.OperatingLabelPrefix, appsv1alpha1.OperateLabelPrefix} {
+			pod.Labels[prefix+"/"+podoperation.ID("op")] = "1"
+		}
+		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("0.02")}
+		pod.Status.ContainerStatuses[0].Resources = &pod.Spec.Containers[0].Resources
+		pod.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible, Message: "node too small", ObservedGeneration: observed,
+		}}
+		steps := decide(t, operationOf(appsv1alpha1.ActionResize), nil, []*corev1.Pod{pod}).Steps
+		want := []podoperation.Step{{Kind: podoperation.Finish, Pod: pod, Record: podoperation.Record{Done: true}}}
+		if diff := cmp.Diff(want, steps); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
 

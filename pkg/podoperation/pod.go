@@ -21,6 +21,9 @@ type target struct {
 	// checking is true while the lifecycle waits for PreCheck rules.
 	checking bool
 
+	// blocked is true while the action cannot be carried out on the pod yet: its lifecycle does not begin.
+	blocked bool
+
 	// next is the step that the pod is ready for; empty: no step, or Begin for a waiting pod.
 	next StepKind
 
@@ -94,12 +97,18 @@ func (t *target) observeAction(action appsv1alpha1.PodOperationAction, record Re
 		finished = t.written && isReplaced(record, t.pod)
 		t.message = "waits for its containers to run again"
 	}
+	waits := ""
+	if !t.written {
+		waits, _ = Check(action, t.pod) // the step Operate records the error
+	}
 	switch {
+	case waits != "":
+		t.message = waits
 	case !t.written:
 		t.next, t.message = Operate, ""
-	case failed != "":
-		t.next, t.record = Finish, Record{Failed: failed}
 	case finished:
 		t.next, t.record = Finish, Record{Done: true}
+	case failed != "":
+		t.next, t.record = Finish, Record{Failed: failed}
 	}
 }

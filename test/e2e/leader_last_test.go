@@ -53,7 +53,7 @@ var _ = Describe("The policy leader-last", func() {
 		leader := p.list(ctx)[0]
 		p.patch(ctx, leader, `{"metadata":{"labels":{"role":"primary"},"annotations":{"`+corev1.PodDeletionCost+`":"-1"}}}`)
 		p.patch(ctx, deployment, `{"spec":{"template":{"metadata":{"annotations":{"rolled":"1"}}}}}`)
-		Eventually(ctx, p.list).WithTimeout(2*patience).Should(And(HaveLen(3), expect.All(And(expect.BeAvailable(), HaveField("Annotations", HaveKey("rolled"))))))
+		Eventually(ctx, p.list).WithTimeout(2 * patience).Should(And(HaveLen(3), expect.All(And(expect.BeAvailable(), HaveField("Annotations", HaveKey("rolled"))))))
 	})
 
 	It("has explain name the command that lets the pods of a StatefulSet go before a leader of the highest ordinal", func(ctx context.Context) {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -200,6 +201,10 @@ var _ = Describe("A PodOperation", func() {
 	It("works beside another operation on the same pods", func(ctx context.Context) {
 		p.rule(ctx, maxUnavailable("50%"))
 		p.pods(ctx, 4, nil)
+		var before []string
+		for _, pod := range p.list(ctx) {
+			before = append(before, imageIDOf(pod))
+		}
 		one := p.operation(ctx, appsv1alpha1.PodOperationSpec{Target: web, Action: restart})
 		two := p.operation(ctx, appsv1alpha1.PodOperationSpec{Target: web, Action: appsv1alpha1.PodOperationAction{
 			Type: appsv1alpha1.ActionUpdateImages, UpdateImages: &appsv1alpha1.UpdateImagesAction{Containers: []appsv1alpha1.ContainerImage{{Name: "web", Image: newImage}}},
@@ -208,6 +213,31 @@ var _ = Describe("A PodOperation", func() {
 			Eventually(ctx, p.seeingOperation(operation)).WithTimeout(2 * patience).Should(haveEnded(appsv1alpha1.ReasonSucceeded, 4))
 		}
 		Eventually(ctx, p.list).Should(HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle())))
+		Expect(p.list(ctx)).To(HaveEach(And(WithTransform(imageOf, HavePrefix(newImage)), WithTransform(imageIDOf, Not(BeElementOf(before))))),
+			"the restart must not put the old image back")
+	})
+
+	It("restarts a pod with the image of its spec, also while its kubelet replaces the container", func(ctx context.Context) {
+		p.pods(ctx, 1, func(pod *corev1.Pod) { pod.Annotations = map[string]string{"test.podops.dev/start-delay": "5s"} })
+		pod := p.list(ctx)[0]
+		before := imageIDOf(pod)
+		update := fmt.Appendf(nil, `{"spec":{"containers":[{"name":"web","image":%q}]}}`, newImage)
+		Expect(p.admin.Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, update))).To(Succeed())
+		operation := p.operation(ctx, appsv1alpha1.PodOperationSpec{Target: web, Action: restart})
+		Eventually(ctx, p.seeingOperation(operation)).WithTimeout(2 * patience).Should(haveEnded(appsv1alpha1.ReasonSucceeded, 1))
+		Expect(p.list(ctx)).To(HaveEach(And(WithTransform(imageOf, HavePrefix(newImage+"@")), WithTransform(imageIDOf, Not(Equal(before))))))
+	})
+
+	It("fails for a container that does not exist while every pod serves", func(ctx context.Context) {
+		p.pods(ctx, 3, nil)
+		observer := observe(p)
+		operation := p.operation(ctx, appsv1alpha1.PodOperationSpec{Target: web, Action: appsv1alpha1.PodOperationAction{
+			Type: appsv1alpha1.ActionUpdateImages, UpdateImages: &appsv1alpha1.UpdateImagesAction{Containers: []appsv1alpha1.ContainerImage{{Name: "wbe", Image: newImage}}},
+		}})
+		Eventually(ctx, p.seeingOperation(operation)).Should(HaveField("Status.Failed", int32(1)), "it stops at the first")
+		Eventually(ctx, p.seeingOperation(operation)).Should(HaveField("Status.CompletionTime", Not(BeNil())))
+		Expect(operation.Status.Pods).To(ContainElement(HaveField("Message", ContainSubstring("no container wbe"))))
+		Expect(observer.leastAvailable()).To(Equal(3))
 	})
 
 	It("is queued while as many as a namespace may have are in progress, and starts when another ends", func(ctx context.Context) {
@@ -257,6 +287,8 @@ func (p scenario) operation(ctx context.Context, spec appsv1alpha1.PodOperationS
 	Expect(p.admin.Create(ctx, operation)).To(Succeed())
 	return operation
 }
+
+func imageIDOf(pod *corev1.Pod) string { return pod.Status.ContainerStatuses[0].ImageID }
 
 // seeingOperation returns a function that reads an operation into the given object.
 func (p scenario) seeingOperation(operation *appsv1alpha1.PodOperation) func(context.Context) (*appsv1alpha1.PodOperation, error) {

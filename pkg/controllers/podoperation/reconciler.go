@@ -46,20 +46,24 @@ const (
 // Reconciler carries out one PodOperation at a time. It is safe for concurrent use.
 type Reconciler struct {
 	client   client.Client // reads from a cache
+	live     client.Reader // reads from the API server
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
 
 	reports reports
 	starts  starts
+	blocked blocked
 	stale   *podwriter.Versions // pods that were written to, or with which a write had a conflict
 }
 
-// New returns a Reconciler. c reads from a cache with the indexes StartedField and UIDField.
-func New(c client.Client, recorder events.EventRecorder, clk clock.PassiveClock) *Reconciler {
+// New returns a Reconciler. c reads from a cache with the indexes StartedField and UIDField, live from the API server: a cache
+// has the containers of those pods only that are operated on.
+func New(c client.Client, live client.Reader, recorder events.EventRecorder, clk clock.PassiveClock) *Reconciler {
 	return &Reconciler{
-		client: c, recorder: recorder, clock: clk,
+		client: c, live: live, recorder: recorder, clock: clk,
 		reports: reports{last: map[types.NamespacedName]time.Time{}},
 		starts:  starts{byNamespace: map[string]sets.Set[types.UID]{}},
+		blocked: blocked{byOperation: map[types.UID]map[types.UID]blockedPod{}},
 		stale:   podwriter.NewVersions(podwriter.StaleFor),
 	}
 }
@@ -84,9 +88,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	snapshot.Blocked = r.blocked.of(operation.UID, snapshot.Now)
 	decision := podoperation.Decide(snapshot)
 	if decision.Status.StartTime == nil {
 		r.starts.release(operation)
+	}
+	if decision.Status.CompletionTime != nil {
+		r.blocked.forget(operation.UID)
 	}
 	if decision.Protect {
 		if err := r.changeFinalizer(ctx, operation, controllerutil.AddFinalizer); err != nil {

@@ -51,7 +51,7 @@ func newFixture(t *testing.T) *fixture {
 		WithIndex(operation, StartedField, IndexStarted).WithIndex(operation, UIDField, IndexUID).
 		WithObjects(operation, builders.MakePod("web-0").Obj(), builders.MakePod("web-1").Obj()).Build()
 	w := &fixture{t: t, client: c, clock: clocktesting.NewFakePassiveClock(builders.Epoch), recorder: events.NewFakeRecorder(100)}
-	w.reconciler = New(c, w.recorder, w.clock)
+	w.reconciler = New(c, c, w.recorder, w.clock)
 	return w
 }
 

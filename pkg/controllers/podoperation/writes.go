@@ -1,6 +1,7 @@
 package podoperation
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,13 +26,24 @@ import (
 // prevented.
 func (r *Reconciler) carryOut(ctx context.Context, a adapter, steps []podoperation.Step) (again time.Duration, err error) {
 	var errs []error
+	failed := false
 	for _, step := range steps {
+		if failed && step.Kind == podoperation.Begin {
+			continue // no further pod begins
+		}
 		if r.stale.Has(step.Pod, r.clock.Now()) {
 			again = backoff.MinDelay(again, retryConflict)
 			continue
 		}
 		a.record = step.Record
 		err := r.write(ctx, a, step)
+		if errors.Is(err, errBlocked) {
+			again = backoff.MinDelay(again, podoperation.BlockedDelay)
+			continue
+		}
+		if errors.Is(err, errImpossible) {
+			failed, err = true, nil
+		}
 		// The cache has this version until the watch delivers the next.
 		r.stale.Note(step.Pod, r.clock.Now())
 		switch {
@@ -54,6 +66,9 @@ func (r *Reconciler) write(ctx context.Context, a adapter, step podoperation.Ste
 	var err error
 	switch step.Kind {
 	case podoperation.Begin:
+		if err := r.check(ctx, a.operation, pod); err != nil {
+			return err
+		}
 		_, err = podopslifecycle.BeginContext(ctx, r.client, a, pod)
 	case podoperation.Finish:
 		_, err = podopslifecycle.FinishContext(ctx, r.client, a, pod)
@@ -65,6 +80,39 @@ func (r *Reconciler) write(ctx context.Context, a adapter, step podoperation.Ste
 		}
 	}
 	return err
+}
+
+var (
+	// errBlocked means that the action cannot be carried out on a pod yet.
+	errBlocked = errors.New("the action cannot be carried out yet")
+
+	// errImpossible means that the action can never be carried out on a pod, which is recorded on it.
+	errImpossible = errors.New("the action cannot be carried out")
+)
+
+// check checks the action on the stored pod before its lifecycle begins, so that the pod serves on where it cannot be carried out.
+func (r *Reconciler) check(ctx context.Context, operation *appsv1alpha1.PodOperation, pod *corev1.Pod) error {
+	action := operation.Spec.Action
+	if podoperation.Removes(action) {
+		return nil
+	}
+	stored := &corev1.Pod{}
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(pod), stored); err != nil {
+		return fmt.Errorf("reading the containers: %w", err)
+	}
+	if stored.UID != pod.UID {
+		return errBlocked // the cache follows
+	}
+	waits, err := podoperation.Check(action, stored)
+	switch {
+	case err != nil:
+		return cmp.Or(r.fail(ctx, operation, stored, err), errImpossible)
+	case waits != "":
+		r.blocked.note(operation.UID, pod.UID, waits, r.clock.Now())
+		return errBlocked
+	default:
+		return nil
+	}
 }
 
 // operate carries out the action on a pod that may be operated on. A failure that no retry helps is
