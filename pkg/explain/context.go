@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/clusterstate"
@@ -49,7 +50,16 @@ func keptScaleDown(s *clusterstate.Snapshot, set *appsv1.ReplicaSet) (Reason, bo
 		note.Message = fmt.Sprintf("ReplicaSet %s was lowered to %d, and has %d pods until %d of them may be deleted",
 			set.Name, replicas, pods, pods-replicas)
 	}
-	if command := withdrawal(set, workload.Deployment, target < replicas); command != "" {
+	if isAbandoned(set, workload) {
+		note.Message += ". It has a revision that was abandoned: its Deployment was rolled back"
+		for _, object := range s.Rules {
+			if selector, err := metav1.LabelSelectorAsSelector(object.Spec.Selector); err == nil && selector.Matches(labels.Set(set.Spec.Template.Labels)) {
+				edit := kubectl(set.Namespace, "edit podtransitionrule %s", object.Name)
+				note.Commands = append(note.Commands, Command{"let pods of abandoned revisions pass its rules: exemptRevisions: Abandoned", edit})
+			}
+		}
+	}
+	if command := withdrawal(set, workload, target < replicas); command != "" {
 		note.Commands = []Command{{"withdraw it", command}}
 	}
 	return note, true
@@ -66,18 +76,29 @@ func workloadOf(s *clusterstate.Snapshot, set *appsv1.ReplicaSet) replicasetscal
 
 // withdrawal returns the command that withdraws a scale-down. A ReplicaSet that is to have no pods is replaced
 // by its Deployment. There is no command for one of the strategy Recreate, which has no other revision yet.
-func withdrawal(set *appsv1.ReplicaSet, deployment *appsv1.Deployment, inRollout bool) string {
+func withdrawal(set *appsv1.ReplicaSet, workload replicasetscale.Workload, inRollout bool) string {
+	deployment := workload.Deployment
 	switch {
 	case deployment == nil:
 		return kubectl(set.Namespace, "scale replicaset %s --replicas=%d", set.Name, set.Status.Replicas)
 	case deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType && replicasetscale.IsNewest(set, deployment) &&
 		replicasetscale.ReplicasOf(deployment.Spec.Replicas) > 0:
 		return ""
+	case (inRollout || replicasetscale.ReplicasOf(set.Spec.Replicas) == 0) && isAbandoned(set, workload):
+		return "" // to undo a rollback is to roll the abandoned revision out again
 	case inRollout || replicasetscale.ReplicasOf(set.Spec.Replicas) == 0:
 		return kubectl(set.Namespace, "rollout undo deployment %s", deployment.Name)
 	default:
 		return kubectl(set.Namespace, "scale deployment %s --replicas=%d", deployment.Name, set.Status.Replicas)
 	}
+}
+
+// isAbandoned reports whether a rollback replaces the pods of a ReplicaSet: the newest revision is that of a ReplicaSet that was
+// created earlier.
+func isAbandoned(set *appsv1.ReplicaSet, workload replicasetscale.Workload) bool {
+	return slices.ContainsFunc(workload.Sets, func(other *appsv1.ReplicaSet) bool {
+		return other.UID != set.UID && replicasetscale.IsNewest(other, workload.Deployment) && other.CreationTimestamp.Before(&set.CreationTimestamp)
+	})
 }
 
 // deploymentOf returns the name of the Deployment of a ReplicaSet; empty without a Deployment.

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/clusterstate"
@@ -147,6 +148,73 @@ func TestAStatefulSetWaitsForItsHighestPod(t *testing.T) {
 			}
 			if command != test.want {
 				t.Errorf("the first command is %q, want %q", command, test.want)
+			}
+		})
+	}
+}
+
+// TestRemediesKeepThePodWithItsOwner shows that no command is offered for labels that take the pod from its selectors.
+func TestRemediesKeepThePodWithItsOwner(t *testing.T) {
+	pod := waiting()
+	for name, test := range map[string]struct {
+		requires metav1.LabelSelector
+		want     string
+	}{
+		"a label of its own": {requires: metav1.LabelSelector{MatchLabels: map[string]string{"approved": "true"}}, want: "kubectl -n default label pod web-0 --overwrite approved=true"},
+		"a label of the selector": {
+			requires: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"web"}}}},
+			want:     "kubectl -n default edit podtransitionrule web",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rule := withheld(blockedBy("r", "LabelMismatch"))
+			rule.Spec.Rules = []appsv1alpha1.TransitionRule{{Name: "r", LabelCheck: &appsv1alpha1.LabelCheck{Requires: &test.requires}}}
+			snapshot := &clusterstate.Snapshot{Namespace: "default", Pods: []*corev1.Pod{pod}, Rules: []*appsv1alpha1.PodTransitionRule{rule}}
+			reasons := explain.Pod(snapshot, pod, now()).Reasons
+			if len(reasons) != 1 || len(reasons[0].Commands) == 0 || reasons[0].Commands[0].Run != test.want {
+				t.Errorf("got %+v, want first the command %q", reasons, test.want)
+			}
+		})
+	}
+}
+
+// TestARollbackIsNotUndone shows that the pods of an abandoned revision have no remedy that rolls it out again.
+func TestARollbackIsNotUndone(t *testing.T) {
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: "web", UID: "d", Annotations: map[string]string{appsv1alpha1.DeploymentRevisionAnnotationKey: "3"},
+	}}
+	deployment.Spec.Replicas = new(int32(1))
+	set := func(name, revision string, age time.Duration, replicas int32) *appsv1.ReplicaSet {
+		set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(now().Add(-age)),
+			Annotations:     map[string]string{appsv1alpha1.DeploymentRevisionAnnotationKey: revision},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "d", Controller: new(true)}},
+		}}
+		set.Spec.Replicas, set.Status.Replicas, set.Status.AvailableReplicas = new(replicas), replicas, replicas
+		set.Spec.Template.Labels = map[string]string{"app": "web", appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue}
+		return set
+	}
+	for name, test := range map[string]struct {
+		newest time.Duration
+		undo   bool
+	}{
+		"a rollout":  {newest: time.Minute, undo: true},
+		"a rollback": {newest: 3 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			old, newest := set("web-old", "2", time.Hour, 1), set("web-new", "3", test.newest, 1)
+			pod := builders.MakePod("web-0").Label("app", "web").Available().Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, builders.Epoch).
+				OwnedBy(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-old", UID: "web-old", Controller: new(true)}).Obj()
+			snapshot := &clusterstate.Snapshot{
+				Namespace: "default", Pods: []*corev1.Pod{pod}, Deployments: []*appsv1.Deployment{deployment},
+				ReplicaSets: []*appsv1.ReplicaSet{newest, old}, Rules: []*appsv1alpha1.PodTransitionRule{withheld()},
+			}
+			var out strings.Builder
+			if err := explain.Write(&out, []explain.Explanation{explain.Pod(snapshot, pod, now())}, now()); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(out.String(), "rollout undo") != test.undo || strings.Contains(out.String(), "exemptRevisions: Abandoned") == test.undo {
+				t.Errorf("got:\n%s", out.String())
 			}
 		})
 	}

@@ -20,7 +20,7 @@ func (x *explainer) remedies(reason Reason, ruleset string) []Command {
 	spec := x.spec(reason.Rule)
 	switch reason.Situation {
 	case LabelMismatch:
-		return append(x.labelCommands(spec), edit)
+		return x.labelCommands(spec, edit)
 	case NoRoom, WaitsItsTurn:
 		if len(reason.InTheWay) > 0 {
 			return []Command{{"see why the first pod in the way is not available", x.podops("explain pod/%s", reason.InTheWay[0].Name)}, look}
@@ -74,10 +74,11 @@ func (x *explainer) webhookCommands(reason Reason, spec *appsv1alpha1.Transition
 	return []Command{calls, {"the service is " + spec.Webhook.ClientConfig.URL + "; edit the rule", x.kubectl("edit podtransitionrule %s", ruleset)}}
 }
 
-// labelCommands returns the command that adds the labels that a rule requires and the pod does not have.
-func (x *explainer) labelCommands(spec *appsv1alpha1.TransitionRule) []Command {
+// labelCommands returns the command that adds the labels that a rule requires and the pod does not have, and edit, the command that
+// edits the rule.
+func (x *explainer) labelCommands(spec *appsv1alpha1.TransitionRule, edit Command) []Command {
 	if spec == nil || spec.LabelCheck == nil || spec.LabelCheck.Requires == nil {
-		return nil
+		return []Command{edit}
 	}
 	var changes []string
 	for _, key := range slices.Sorted(maps.Keys(spec.LabelCheck.Requires.MatchLabels)) {
@@ -90,10 +91,56 @@ func (x *explainer) labelCommands(spec *appsv1alpha1.TransitionRule) []Command {
 			changes = append(changes, change)
 		}
 	}
-	if len(changes) == 0 {
-		return nil
+	switch {
+	case len(changes) == 0:
+		return []Command{edit}
+	case !x.keepsSelectors(changes):
+		edit.Purpose += ": the labels that it requires would take the pod from its owner, a Service, a budget or the rule"
+		return []Command{edit}
 	}
-	return []Command{{"meet the rule, if that is true of the pod", x.kubectl("label pod %s --overwrite %s", x.pod.Name, strings.Join(changes, " "))}}
+	return []Command{{"meet the rule, if that is true of the pod", x.kubectl("label pod %s --overwrite %s", x.pod.Name, strings.Join(changes, " "))}, edit}
+}
+
+// keepsSelectors reports whether everything that selects the pod still does after changes of its labels. A pod that leaves the
+// selector of its ReplicaSet is released from it, and no controller deletes it then.
+func (x *explainer) keepsSelectors(changes []string) bool {
+	changed := maps.Clone(x.pod.Labels)
+	for _, change := range changes {
+		if key, value, sets := strings.Cut(change, "="); sets {
+			changed[key] = value
+		} else {
+			delete(changed, strings.TrimSuffix(change, "-"))
+		}
+	}
+	var selectors []*metav1.LabelSelector
+	for _, object := range x.s.RulesOf(x.pod) {
+		selectors = append(selectors, object.Spec.Selector)
+	}
+	for _, budget := range x.s.Budgets {
+		selectors = append(selectors, budget.Spec.Selector)
+	}
+	for _, service := range x.s.Services {
+		if len(service.Spec.Selector) > 0 {
+			selectors = append(selectors, &metav1.LabelSelector{MatchLabels: service.Spec.Selector})
+		}
+	}
+	if controller := metav1.GetControllerOfNoCopy(x.pod); controller != nil {
+		for _, set := range x.s.ReplicaSets {
+			if set.UID == controller.UID {
+				selectors = append(selectors, set.Spec.Selector)
+			}
+		}
+		if set := x.s.StatefulSet(controller.Name); set != nil && set.UID == controller.UID {
+			selectors = append(selectors, set.Spec.Selector)
+		}
+		if set := x.s.DaemonSet(controller.Name); set != nil && set.UID == controller.UID {
+			selectors = append(selectors, set.Spec.Selector)
+		}
+	}
+	return !slices.ContainsFunc(selectors, func(s *metav1.LabelSelector) bool {
+		selector, err := metav1.LabelSelectorAsSelector(s)
+		return err == nil && selector.Matches(labels.Set(x.pod.Labels)) && !selector.Matches(labels.Set(changed))
+	})
 }
 
 // labelChange returns the change of a label that meets a requirement; empty if it is met, or if any value may do.

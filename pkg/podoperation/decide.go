@@ -253,7 +253,7 @@ func (r *round) plan(d *Decision) {
 	}
 	d.Steps = slices.Concat(steps[Finish], steps[Operate], steps[Undo], r.withdrawLast(-room), steps[Begin])
 	if blocked {
-		d.Wake = backoff.MinDelay(d.Wake, BlockedDelay) // an operation is not told of changes of pods that it has not begun
+		d.Wake = backoff.MinDelay(d.Wake, BlockedDelay) // no event of such a pod wakes the operation
 	}
 	if len(d.Steps) > MaxSteps {
 		d.Steps, d.More = d.Steps[:MaxSteps], true

@@ -108,7 +108,7 @@ func TestImagesKeepsTheRepository(t *testing.T) {
 	}
 }
 
-// TestCheck shows what is known before the lifecycle of a pod begins.
+// TestCheck shows the checks of an action before the lifecycle of a pod begins.
 func TestCheck(t *testing.T) {
 	restart := appsv1alpha1.PodOperationAction{Type: appsv1alpha1.ActionRestart}
 	update := func(container, image string) appsv1alpha1.PodOperationAction {
