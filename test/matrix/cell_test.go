@@ -173,11 +173,19 @@ func isGuarded(pod *corev1.Pod) bool {
 func (c *cell) available() int {
 	count := 0
 	for _, pod := range c.pods {
-		if podstate.Available(pod) {
+		if isAvailable(pod) {
 			count++
 		}
 	}
 	return count
+}
+
+// isAvailable reports whether a pod is available. One without the control label is while it is Ready.
+func isAvailable(pod *corev1.Pod) bool {
+	if appsv1alpha1.IsControlled(pod.Labels) {
+		return podstate.Available(pod)
+	}
+	return pod.DeletionTimestamp == nil && lifecycle.FactsOf(pod).Ready
 }
 
 // measure begins to measure the smallest number of available pods, at the request.
