@@ -67,7 +67,7 @@ func ModuleOf(
 			Owner: ownerOf(object, custom), Module: custom.Source, ParametersSchema: custom.ParametersSchema,
 		})
 		if err != nil {
-			return spec.Module{}, &unusableRuleError{rule.CodeCompileFailed, fmt.Errorf("rule %q: %w", entry.Name, err)}
+			return spec.Module{}, &unusableRuleError{codeOfInspection(err), fmt.Errorf("rule %q: %w", entry.Name, err)}
 		}
 		custom.Entry = inspection.Entry
 	}
@@ -76,6 +76,15 @@ func ModuleOf(
 		return spec.Module{}, &unusableRuleError{rule.CodeCompileFailed, err}
 	}
 	return module, nil
+}
+
+// codeOfInspection returns the code of a module that could not be inspected. An error that is not of the module, such as that of a
+// busy machine or of a child process that was killed, has it compiled again.
+func codeOfInspection(err error) rule.Code {
+	if errors.As(err, new(*opa.CompileError)) || errors.As(err, new(*opa.PanicError)) {
+		return rule.CodeCompileFailed
+	}
+	return rule.CodeNotReached
 }
 
 // ownerOf returns the owner that is charged for a module: the PodTransitionPolicy that it is of, or the namespace of

@@ -32,6 +32,9 @@ func misbehave(how string, arguments []string) {
 		for {
 			spin()
 		}
+	case "is killed":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		time.Sleep(time.Hour)
 	case "sleeps":
 		time.Sleep(time.Hour)
 	case "allocates":

@@ -2,7 +2,13 @@
 
 package sandbox
 
-import "os/exec"
+import (
+	"os"
+	"os/exec"
+)
 
 // isolate does nothing: a cancelled command is killed without its children.
 func isolate(*exec.Cmd) {}
+
+// wasKilled returns false: there are no signals.
+func wasKilled(*os.ProcessState) bool { return false }

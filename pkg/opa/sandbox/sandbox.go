@@ -46,6 +46,10 @@ const (
 // ErrBusy means that a child had too little of the processors: its module may be good.
 var ErrBusy = errors.New("the machine was too busy")
 
+// ErrKilled means that a child was killed from outside, such as by the kernel when the memory of the container is used up: its
+// module may be good.
+var ErrKilled = errors.New("the compiler was killed before it was done, try again")
+
 // Options configures a Sandbox. Fields that are zero take their defaults.
 type Options struct {
 	// Timeout is the time limit of a child, including its start. Default: 5 s.
@@ -214,6 +218,9 @@ func (s *Sandbox) run(ctx context.Context, encodedRequest []byte) (spent time.Du
 	}
 	if limited.Err() != nil && spent < s.timeout/busyShare {
 		return spent, fmt.Errorf("%w to compile it within %v, try again", ErrBusy, s.timeout)
+	}
+	if wasKilled(state) && limited.Err() == nil && spent < maxCPUSeconds*time.Second {
+		return spent, ErrKilled
 	}
 	return spent, tooExpensive(limited.Err() != nil, s.timeout, stderr.firstLine())
 }

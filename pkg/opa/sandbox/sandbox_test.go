@@ -141,6 +141,20 @@ func TestBusyMachine(t *testing.T) {
 	}
 }
 
+// TestKilledFromOutside has a child that the kernel kills for want of memory: the module may be good, in every namespace.
+func TestKilledFromOutside(t *testing.T) {
+	sandbox := New(Options{Timeout: patience})
+	sandbox.command = misbehaving("is killed")
+	for range 2 {
+		if err := check(t, sandbox, opa.Source{Module: fine}); !errors.Is(err, ErrKilled) || len(problemsOf(err)) > 0 {
+			t.Errorf("got error %v, want one that is not about the module", err)
+		}
+	}
+	if started := sandbox.started.Load(); started != 2 {
+		t.Errorf("started %d children for two checks, want 2: such an error is not cached", started)
+	}
+}
+
 func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
