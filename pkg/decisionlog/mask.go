@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
 // maskedValue replaces a masked value.
@@ -31,36 +33,118 @@ func ParseMasks(list string) ([]Mask, error) {
 	return masks, nil
 }
 
-// masked replaces the values at the masked paths, and returns the paths that existed.
-func masked(input json.RawMessage, masks []Mask) (json.RawMessage, []string, error) {
+// masked replaces the values at the masked paths, and returns the paths that existed, and the texts that were replaced.
+func masked(input json.RawMessage, masks []Mask) (text json.RawMessage, found []string, secrets []string, err error) {
 	if len(masks) == 0 {
-		return input, nil, nil
+		return input, nil, nil, nil
 	}
-	decoder := json.NewDecoder(strings.NewReader(string(input)))
-	decoder.UseNumber() // nanoseconds do not fit a float
-	var document any
-	if err := decoder.Decode(&document); err != nil {
-		return nil, nil, fmt.Errorf("decoding input: %w", err)
+	document, err := decoded(input)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("decoding input: %w", err)
 	}
-	var found []string
 	for _, mask := range masks {
-		if replace(document, mask) {
+		if replace(document, mask, &secrets) {
 			found = append(found, strings.Join(mask, "."))
 		}
 	}
 	if len(found) == 0 {
-		return input, nil, nil
+		return input, nil, nil, nil
 	}
-	text, err := json.Marshal(document)
-	if err != nil {
-		return nil, nil, fmt.Errorf("encoding masked input: %w", err)
+	if text, err = json.Marshal(document); err != nil {
+		return nil, nil, nil, fmt.Errorf("encoding masked input: %w", err)
 	}
-	return text, found, nil
+	return text, found, secrets, nil
 }
 
-// replace reports whether the path existed.
-func replace(document any, path Mask) bool {
+func decoded(text json.RawMessage) (document any, err error) {
+	decoder := json.NewDecoder(strings.NewReader(string(text)))
+	decoder.UseNumber() // nanoseconds do not fit a float
+	return document, decoder.Decode(&document)
+}
+
+// maskedModule returns a module with masked parameters: they are part of its input.
+func maskedModule(module spec.Module, masks []Mask) spec.Module {
+	if module.Custom == nil {
+		return module
+	}
+	var own []Mask
+	for _, mask := range masks {
+		switch {
+		case mask[0] != "parameters" && mask[0] != "*":
+		case len(mask) == 1:
+			own = append(own, Mask{"*"})
+		default:
+			own = append(own, mask[1:])
+		}
+	}
+	parameters, _, _, err := masked(module.Custom.Parameters, own)
+	if err != nil {
+		parameters = json.RawMessage(`{}`)
+	}
+	custom := *module.Custom
+	custom.Parameters, module.Custom = parameters, &custom
+	return module
+}
+
+// shortestSecret is the length of the shortest text that is replaced in outputs: a shorter one is part of too many words.
+const shortestSecret = 4
+
+// withoutSecrets replaces masked texts in the strings of a document: a module may repeat its input in a message.
+func withoutSecrets(output json.RawMessage, secrets []string) (json.RawMessage, error) {
+	secrets = slices.DeleteFunc(slices.Clone(secrets), func(secret string) bool { return len(secret) < shortestSecret })
+	if len(secrets) == 0 || len(output) == 0 {
+		return output, nil
+	}
+	document, err := decoded(output)
+	if err != nil {
+		return nil, fmt.Errorf("decoding output: %w", err)
+	}
+	text, err := json.Marshal(mapStrings(document, func(text string) string { return hide(text, secrets) }))
+	if err != nil {
+		return nil, fmt.Errorf("encoding masked output: %w", err)
+	}
+	return text, nil
+}
+
+// hide replaces masked texts in a text, the longest first.
+func hide(text string, secrets []string) string {
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+	for _, secret := range secrets {
+		if len(secret) >= shortestSecret {
+			text = strings.ReplaceAll(text, secret, maskedValue)
+		}
+	}
+	return text
+}
+
+// mapStrings returns a document with other strings, in keys of objects, too.
+func mapStrings(document any, change func(string) string) any {
+	switch node := document.(type) {
+	case string:
+		return change(node)
+	case map[string]any:
+		changed := make(map[string]any, len(node))
+		for key, value := range node {
+			changed[change(key)] = mapStrings(value, change)
+		}
+		return changed
+	case []any:
+		for i := range node {
+			node[i] = mapStrings(node[i], change)
+		}
+	}
+	return document
+}
+
+// replace reports whether the path existed. It adds the strings that it replaces to secrets.
+func replace(document any, path Mask, secrets *[]string) bool {
 	found := false
+	note := func(value any) {
+		mapStrings(value, func(text string) string {
+			*secrets = append(*secrets, text)
+			return text
+		})
+	}
 	switch node := document.(type) {
 	case map[string]any:
 		for key := range node {
@@ -68,10 +152,11 @@ func replace(document any, path Mask) bool {
 				continue
 			}
 			if len(path) == 1 {
+				note(node[key])
 				node[key], found = maskedValue, true
 				continue
 			}
-			found = replace(node[key], path[1:]) || found
+			found = replace(node[key], path[1:], secrets) || found
 		}
 	case []any:
 		for i := range node {
@@ -79,10 +164,11 @@ func replace(document any, path Mask) bool {
 				return false
 			}
 			if len(path) == 1 {
+				note(node[i])
 				node[i], found = maskedValue, true
 				continue
 			}
-			found = replace(node[i], path[1:]) || found
+			found = replace(node[i], path[1:], secrets) || found
 		}
 	}
 	return found

@@ -118,7 +118,7 @@ func (w *Writer) Prepared(module spec.Module) {
 	if known, ok := w.modules.Get(module.ID); ok && known.module.Hash == hash {
 		return
 	}
-	made := &prepared{module: Module{Hash: hash, Compiled: module}}
+	made := &prepared{module: Module{Hash: hash, Compiled: maskedModule(module, w.options.Masks)}}
 	w.modules.Add(module.ID.Ruleset.Namespace, module.ID, made, int64(len(text)))
 }
 
@@ -201,15 +201,20 @@ func (w *Writer) decision(observed opa.Observation, module string) (Decision, er
 	if err != nil {
 		return Decision{}, fmt.Errorf("writing the input: %w", err)
 	}
-	if decision.Input, decision.Masked, err = masked(input, w.options.Masks); err != nil {
+	var secrets []string
+	if decision.Input, decision.Masked, secrets, err = masked(input, w.options.Masks); err != nil {
 		return Decision{}, err
 	}
 	if failed := observed.Err; failed != nil {
-		decision.Error = failed.Error()
-	} else if decision.Output, err = observed.Output(); err != nil {
+		decision.Error = hide(failed.Error(), secrets)
+		return decision, nil
+	}
+	output, err := observed.Output()
+	if err != nil {
 		return Decision{}, fmt.Errorf("writing the output: %w", err)
 	}
-	return decision, nil
+	decision.Output, err = withoutSecrets(output, secrets)
+	return decision, err
 }
 
 // send queues a line, and reports whether the queue accepted it.
