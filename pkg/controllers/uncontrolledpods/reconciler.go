@@ -165,10 +165,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, key Workload) (reconcile.Res
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("%s %s: %w", key.Kind, key.NamespacedName, err)
 	}
-	// Nothing waits for a rule in a workload without pods that have the label.
-	more := workload.controlled && len(pods) > 0 && workload.more(pods)
+	if !workload.controlled || len(pods) == 0 { // no rule covers it, or nothing of it waits for a rule
+		r.note(key, time.Time{})
+		r.index.SetUncontrolled(key.Namespace, object.GetUID(), nil)
+		return reconcile.Result{}, nil
+	}
 	since, now := r.last(key), r.clock.Now()
-	list, wait := due(since, more, now)
+	list, wait := due(since, workload.more(pods), now)
 	switch {
 	case wait == 0 && !list:
 		since = time.Time{}

@@ -147,6 +147,22 @@ func TestAWorkloadThatIsGoneIsForgotten(t *testing.T) {
 	}
 }
 
+// TestAWorkloadThatLeavesPodOpsIsNotCounted has a StatefulSet whose template loses the label.
+func TestAWorkloadThatLeavesPodOpsIsNotCounted(t *testing.T) {
+	c := newCluster(t)
+	c.after(t, 0, nil, 0, settledFor)
+	c.after(t, settledFor, []types.UID{"web-1"}, 1, refresh)
+	set := &appsv1.StatefulSet{}
+	if err := c.cache.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "web"}, set); err != nil {
+		t.Fatal(err)
+	}
+	delete(set.Spec.Template.Labels, appsv1alpha1.ControlLabelKey)
+	if err := c.cache.Update(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	c.after(t, refresh, nil, 1, 0)
+}
+
 // TestMore has workloads with two pods in the cache.
 func TestMore(t *testing.T) {
 	labelled := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{appsv1alpha1.ControlLabelKey: "true"}}}
