@@ -15,6 +15,7 @@ import (
 	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/replicasetscale"
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // keptScaleDown describes the scale-down of the ReplicaSet of a pod that is to be deleted for it.
@@ -132,7 +133,7 @@ func (x *explainer) exceptions() {
 	}
 	if len(x.state.SkipRules) > 0 {
 		x.note(Reason{
-			Situation: SkipsRules, Message: "the pod skips the rules " + strings.Join(x.state.SkipRules, ", "),
+			Situation: SkipsRules, Message: "the pod skips the rules " + text.Line(strings.Join(x.state.SkipRules, ", "), rule.MaxMessageBytes),
 			Commands: []Command{{"end that", x.kubectl("annotate pod %s %s-", x.pod.Name, appsv1alpha1.SkipRulesAnnotationKey)}},
 		})
 	}

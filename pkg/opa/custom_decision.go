@@ -116,5 +116,5 @@ func retryAfterOf(explanation ast.Object) (time.Duration, error) {
 	return max(minRetryAfter, time.Duration(seconds*float64(time.Second))), nil
 }
 
-// boundedMessage cuts a message of a user's module, or of its error.
-func boundedMessage(message string) string { return text.Cut(message, rule.MaxMessageBytes) }
+// boundedMessage returns a message of a user's module, or of its error, as one printable line: terminals and logs print it.
+func boundedMessage(message string) string { return text.Line(message, rule.MaxMessageBytes) }

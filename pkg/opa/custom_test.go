@@ -79,6 +79,7 @@ func TestCustomVerdicts(t *testing.T) {
 		"a long reason":               {"allow if false\nreason := \"" + long + "\"", rule.Verdict{Code: rule.CodeNotAllowed, Message: long[:508] + "..."}},
 		"nothing is denied":           {`deny contains "x" if input.pod.permitted`, rule.Verdict{Outcome: rule.Passed}},
 		"something is denied":         {`deny contains "x" if input.pod.available`, rule.Verdict{Code: rule.CodeDenied, Message: "x"}},
+		"characters of terminals":     {`deny contains "a\u001b[2J\u202eb"`, rule.Verdict{Code: rule.CodeDenied, Message: `a\x1b[2J\u202eb`}},
 		"two denials":                 {"deny contains \"b\"\ndeny contains \"a\"", rule.Verdict{Code: rule.CodeDenied, Message: "a; b"}},
 		"a conflict":                  {"allow := x if some x in [true, false]", rule.Verdict{Code: rule.CodeEvaluationFailed, Message: "3:1: eval_conflict_error: rule data.rule.allow produced conflicting values: true at row 3 false at row 3"}},
 		"an error of a builtin":       {"deny contains \"x\" if 1 / count(input.pods) > 1", rule.Verdict{Code: rule.CodeEvaluationFailed, Message: "3:22: eval_builtin_error: div: divide by zero"}},
