@@ -219,3 +219,34 @@ func TestARollbackIsNotUndone(t *testing.T) {
 		})
 	}
 }
+
+// TestAWorkloadWithoutAManager has no pod that moves: none is created.
+func TestAWorkloadWithoutAManager(t *testing.T) {
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "d"}}
+	deployment.Spec.Replicas = new(int32(2))
+	for label, want := range map[string]bool{appsv1alpha1.ControlLabelValue: true, "": false} {
+		deployment.Spec.Template.Labels = map[string]string{appsv1alpha1.ControlLabelKey: label}
+		snapshot := &clusterstate.Snapshot{Namespace: "default", Manager: clusterstate.Manager{Lease: true, Renewed: now()}}
+		reasons := explain.OfWorkload(snapshot, deployment, now()).Reasons
+		if (len(reasons) == 1 && reasons[0].Situation == explain.ManagerAway && reasons[0].Docs != "") != want {
+			t.Errorf("label %q: got %+v", label, reasons)
+		}
+	}
+}
+
+// TestPodsThatAreNotControlledCount shows that a plain Deployment is not explained as an outage.
+func TestPodsThatAreNotControlledCount(t *testing.T) {
+	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "web"}}
+	set.Spec.Replicas = new(int32(2))
+	owned := func(name string) *builders.PodBuilder {
+		return builders.MakePod(name).OwnedBy(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web", Controller: new(true)})
+	}
+	ready, starting := owned("web-0").Ready().Obj(), owned("web-1").Obj()
+	for _, pod := range []*corev1.Pod{ready, starting} {
+		delete(pod.Labels, appsv1alpha1.ControlLabelKey)
+	}
+	snapshot := &clusterstate.Snapshot{Namespace: "default", Pods: []*corev1.Pod{ready, starting}}
+	if summary := explain.OfWorkload(snapshot, set, now()).Summary; !strings.HasPrefix(summary, "1 of 2 desired pods are available") {
+		t.Errorf("the summary is %q", summary)
+	}
+}

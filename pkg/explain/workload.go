@@ -13,6 +13,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/clusterstate"
+	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/replicasetscale"
 )
@@ -42,10 +43,32 @@ func OfWorkload(s *clusterstate.Snapshot, workload Workload, now time.Time) Expl
 		e.Kind, e.Pods = "DaemonSet", count(s, pods, int(w.Status.DesiredNumberScheduled))
 	}
 	reasons, notes := grouped(s, pods, now)
+	isAway := slices.ContainsFunc(reasons, func(r Reason) bool { return r.Situation == ManagerAway })
+	if !isAway && e.Pods.Available < e.Pods.Desired && appsv1alpha1.IsControlled(templateLabels(workload)) && s.Manager.Away(now) {
+		away := managerAway(s.Manager) // no pod of the workload is created without a manager
+		away.rank, away.Docs = rankNothingMoves, away.Situation.Anchor()
+		own = append(own, away)
+	}
 	e.Reasons = sorted(append(own, reasons...))
 	e.Notes = append(e.Notes, notes...)
 	e.Summary = summaryOf(*e.Pods)
 	return e
+}
+
+// templateLabels returns the labels of the pod template of a workload.
+func templateLabels(workload Workload) map[string]string {
+	switch w := workload.(type) {
+	case *appsv1.Deployment:
+		return w.Spec.Template.Labels
+	case *appsv1.ReplicaSet:
+		return w.Spec.Template.Labels
+	case *appsv1.StatefulSet:
+		return w.Spec.Template.Labels
+	case *appsv1.DaemonSet:
+		return w.Spec.Template.Labels
+	default:
+		return nil
+	}
 }
 
 // rolloutReasons returns the reasons that the controller of Deployments reports of a rollout.
@@ -89,6 +112,14 @@ func keptBy(s *clusterstate.Snapshot, sets []*appsv1.ReplicaSet) []Reason {
 	return notes
 }
 
+// isAvailable reports whether a pod counts as available: one that is not under PodOps does once it is Ready.
+func isAvailable(pod *corev1.Pod) bool {
+	if !appsv1alpha1.IsControlled(pod.Labels) {
+		return lifecycle.FactsOf(pod).Ready && pod.DeletionTimestamp == nil
+	}
+	return podstate.Available(pod)
+}
+
 // count counts pods.
 func count(s *clusterstate.Snapshot, pods []*corev1.Pod, desired int) *Pods {
 	counted := &Pods{Desired: int32(desired)}
@@ -97,7 +128,7 @@ func count(s *clusterstate.Snapshot, pods []*corev1.Pod, desired int) *Pods {
 			continue
 		}
 		counted.Total++
-		if podstate.Available(pod) {
+		if isAvailable(pod) {
 			counted.Available++
 		}
 		switch s.State(pod).Phase {
