@@ -1,6 +1,7 @@
 package deferreddelete
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,6 +26,19 @@ func WantOfJob(job *batchv1.Job, pod *corev1.Pod) Want {
 	default:
 		return Unwanted
 	}
+}
+
+// Untracks reports whether an update removes the finalizer by which a Job counts the result of a pod. Its controller
+// does so right before it deletes a pod that runs: if only the delete waited, the result of the pod would be lost.
+func Untracks(before, after *corev1.Pod) bool {
+	return OwnerKind(before) == kindJob && slices.Contains(before.Finalizers, batchv1.JobTrackingFinalizer) &&
+		!slices.Contains(after.Finalizers, batchv1.JobTrackingFinalizer)
+}
+
+// Counts reports whether a Job counts the results of its pods. One that has ended or is being deleted does not, and its
+// controller removes the finalizer of every pod. job is nil if it does not exist.
+func Counts(job *batchv1.Job) bool {
+	return job != nil && job.DeletionTimestamp == nil && !hasEnded(&job.Status)
 }
 
 // DesiredOfJob returns the number of pods that the controller of a Job keeps at a time: parallelism,

@@ -87,6 +87,18 @@ var _ = Describe("A request to remove a pod", Label(mainStories), func() {
 			Eventually(ctx, p.list).Should(BeEmpty())
 		})
 
+		It("keeps the result of a pod that completes while its delete waits", func(ctx context.Context) {
+			job := p.newJob(ctx, nil)
+			p.awaitAvailable(ctx, 1)
+			p.patch(ctx, job, `{"spec":{"suspend":true}}`)
+			Eventually(ctx, p.list).Should(ConsistOf(And(expect.BeWaiting(podDelete), haveRecord("Owner"))))
+			p.patch(ctx, p.list(ctx)[0], `{"metadata":{"annotations":{"test.podops.dev/complete-after":"1ms"}}}`)
+			Eventually(ctx, func(ctx context.Context) (batchv1.JobStatus, error) {
+				err := p.admin.Get(ctx, client.ObjectKeyFromObject(job), job)
+				return job.Status, err
+			}).Should(And(HaveField("Succeeded", int32(1)), HaveField("Active", int32(0))))
+		})
+
 		It("passes when the pod has completed", func(ctx context.Context) {
 			p.newJob(ctx, map[string]string{"test.podops.dev/complete-after": "1ms"})
 			Eventually(ctx, p.list).Should(ConsistOf(HaveField("Status.Phase", corev1.PodSucceeded)))

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+	admissionv1 "k8s.io/api/admission/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,7 +67,7 @@ func NewReviews(registry prometheus.Registerer) (*prometheus.CounterVec, error) 
 	return reviews, nil
 }
 
-// DeleteDeferrer is the validating webhook of DELETE.
+// DeleteDeferrer is the validating webhook of DELETE, and of the UPDATE with which the controller of a Job begins one.
 type DeleteDeferrer struct{ reviewer }
 
 // NewDeleteDeferrer returns the webhook of DELETE. reader is a cache of namespaces, pods,
@@ -79,23 +81,37 @@ func NewDeleteDeferrer(
 }
 
 // Handle lets a DELETE pass or defers it. The reviews of a collection have no name: the pod is
-// the old object.
+// the old object. An UPDATE is the request of the controller of a Job that comes before its DELETE.
 func (d *DeleteDeferrer) Handle(ctx context.Context, req admission.Request) admission.Response {
-	_, pod, err := decode(d.decoder, req)
+	requested, pod, err := decode(d.decoder, req)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
+	if req.Operation == admissionv1.Update && !d.beginsDelete(ctx, req, pod, requested) {
+		return admission.Allowed("")
+	}
 	var options metav1.DeleteOptions
-	if len(req.Options.Raw) > 0 {
+	if len(req.Options.Raw) > 0 && req.Operation == admissionv1.Delete {
 		if err := json.Unmarshal(req.Options.Raw, &options); err != nil {
 			return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding delete options: %w", err))
 		}
 	}
 	method := deferreddelete.MethodDelete
-	if req.Name == "" {
+	if req.Name == "" && req.Operation == admissionv1.Delete {
 		method = deferreddelete.MethodDeleteCollection
 	}
 	return d.answer(ctx, req, pod, method, options)
+}
+
+// beginsDelete reports whether the controller of a Job removes the tracking finalizer of a pod in order to delete it.
+func (d *DeleteDeferrer) beginsDelete(ctx context.Context, req admission.Request, pod, requested *corev1.Pod) bool {
+	actor := deferreddelete.ActorOf(req.UserInfo.Username, req.UserInfo.Groups, deferreddelete.MethodDelete, pod, d.options.Identity)
+	if actor != deferreddelete.ActorOwner || !deferreddelete.Untracks(pod, requested) {
+		return false
+	}
+	owner, _ := d.owner(ctx, pod)
+	job, _ := owner.(*batchv1.Job)
+	return deferreddelete.Counts(job)
 }
 
 // answer decides about a request: it passes, waits, or is held.

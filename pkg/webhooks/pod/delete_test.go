@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -201,6 +202,46 @@ func TestDeleteDeferrerDependsOnTheOwner(t *testing.T) {
 			response := deferrer.Handle(clientauth.WithVerified(t.Context(), true), deleting(t, owned().Obj()))
 			if response.Allowed == tc.wantDeferred {
 				t.Errorf("got %+v, want deferred: %v", visibleOf(response), tc.wantDeferred)
+			}
+		})
+	}
+}
+
+// TestAnUpdateThatBeginsADelete is held like the delete: the controller of a Job removes its finalizer first, and
+// the result of a pod without it is lost.
+func TestAnUpdateThatBeginsADelete(t *testing.T) {
+	const controller = "system:serviceaccount:kube-system:job-controller"
+	owner := metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "job", UID: "job"}
+	tracked := func() *builders.PodBuilder {
+		return builders.MakePod("job-0").Available().OwnedBy(owner).Finalizer(batchv1.JobTrackingFinalizer)
+	}
+	ended := batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobFailureTarget, Status: corev1.ConditionTrue}}}
+	for name, tc := range map[string]struct {
+		user   string
+		pod    *builders.PodBuilder
+		status batchv1.JobStatus
+		keeps  bool
+		want   deferrals
+	}{
+		"of a pod that runs is held":                {user: controller, pod: tracked(), want: deferrals{"job-0-uid Delete Owner"}},
+		"of a pod that may be deleted passes":       {user: controller, pod: tracked().Allowed("pod-delete", "delete")},
+		"of a pod that has succeeded passes":        {user: controller, pod: tracked().Phase(corev1.PodSucceeded)},
+		"of a pod that is no longer counted passes": {user: controller, pod: tracked(), status: ended},
+		"by a person passes":                        {user: user, pod: tracked()},
+		"that keeps the finalizer passes":           {user: controller, pod: tracked(), keeps: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := deferrals(nil)
+			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: owner.Name, UID: owner.UID}, Status: tc.status}
+			old := tc.pod.Obj()
+			requested := old.DeepCopy()
+			if !tc.keeps {
+				requested.Finalizers = nil
+			}
+			deferrer := newDeferrer(t, cacheOf(t), cacheOf(t, job), &got)
+			response := deferrer.Handle(clientauth.WithVerified(t.Context(), true), updating(t, tc.user, old, requested))
+			if diff := cmp.Diff(tc.want, got); diff != "" || response.Allowed != (tc.want == nil) {
+				t.Errorf("got %+v, requests (-want +got):\n%s", visibleOf(response), diff)
 			}
 		})
 	}
