@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/doctor"
 	"github.com/podops-dev/podops/pkg/kubeversion"
 	"github.com/podops-dev/podops/test/builders"
@@ -355,6 +356,51 @@ func ruleFaults() map[string]fault {
 	}
 }
 
+func nodeFaults() map[string]fault {
+	holding := func(seed func(*corev1.Node)) func(*testing.T, *doctor.Snapshot) {
+		return func(_ *testing.T, s *doctor.Snapshot) {
+			node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
+			seed(&node)
+			since := now.Add(-6 * time.Minute)
+			held := pod("web-0").Node("node-1").Waiting(appsv1alpha1.PodDeleteID, "delete", since)
+			record := deferreddelete.Request{User: "karpenter"}.Begin(held.Obj(), deferreddelete.Begun(held.Obj()))
+			s.Nodes = []corev1.Node{node, {ObjectMeta: metav1.ObjectMeta{Name: "node-2"}, Spec: corev1.NodeSpec{Unschedulable: true}}}
+			s.Pods[0] = *held.Annotation(appsv1alpha1.PendingDeleteAnnotationKey, deferreddelete.Encode(record)).Obj()
+		}
+	}
+	taint := func(key string) func(*corev1.Node) {
+		return func(node *corev1.Node) {
+			node.Spec.Taints = []corev1.Taint{{Key: key, Effect: corev1.TaintEffectNoSchedule}}
+		}
+	}
+	const first = " and has waited for 6m for pods whose rules withhold their removal: 1, the first is default/web-0, as karpenter requests"
+	return map[string]fault{
+		"a cordoned node waits": {"node-waits", holding(func(node *corev1.Node) { node.Spec.Unschedulable = true }), "node node-1", "is cordoned," + first},
+		"a node that is deleted waits": {"node-waits", holding(func(node *corev1.Node) {
+			node.DeletionTimestamp = &metav1.Time{Time: now}
+		}), "node node-1", "is being deleted," + first},
+		"a node of Karpenter waits":      {"node-waits", holding(taint("karpenter.sh/disrupted")), "node node-1", "has the taint karpenter.sh/disrupted," + first},
+		"a node of the autoscaler waits": {"node-waits", holding(taint("ToBeDeletedByClusterAutoscaler")), "node node-1", "has the taint ToBeDeletedByClusterAutoscaler," + first},
+	}
+}
+
+// TestNodesThatWaitForNothingAreNoFinding shows that a pod may be held on a node that takes pods, and for a while on any.
+func TestNodesThatWaitForNothingAreNoFinding(t *testing.T) {
+	snapshot := healthy(t)
+	waiting := func(name, node string, since time.Time) corev1.Pod {
+		return *pod(name).Node(node).Waiting(appsv1alpha1.PodDeleteID, "delete", since).Obj()
+	}
+	snapshot.Nodes = []corev1.Node{
+		{ObjectMeta: metav1.ObjectMeta{Name: "open"}}, {ObjectMeta: metav1.ObjectMeta{Name: "cordoned"}, Spec: corev1.NodeSpec{Unschedulable: true}},
+	}
+	snapshot.Pods[0], snapshot.Pods[1] = waiting("web-0", "open", now.Add(-10*time.Minute)), waiting("web-1", "cordoned", now.Add(-4*time.Minute))
+	for _, finding := range doctor.Inspect(*snapshot, doctor.Options{}, now).Findings {
+		if finding.Check == "node-waits" {
+			t.Errorf("finding %+v", finding)
+		}
+	}
+}
+
 func podFaults() map[string]fault {
 	const id = "upgrade"
 	ago := now.Add(-45 * time.Minute)
@@ -392,7 +438,7 @@ func TestAHealthyClusterHasNoFinding(t *testing.T) {
 
 func TestEachFaultIsFound(t *testing.T) {
 	found := map[doctor.ID]bool{}
-	for _, faults := range []map[string]fault{installationFaults(), guardFaults(), ruleFaults(), podFaults()} {
+	for _, faults := range []map[string]fault{installationFaults(), guardFaults(), ruleFaults(), podFaults(), nodeFaults()} {
 		for sentence, f := range faults {
 			found[f.id] = true
 			t.Run(sentence, func(t *testing.T) {

@@ -46,7 +46,7 @@ func IDs() []ID {
 }
 
 func checks() []check {
-	return slices.Concat(installationChecks(), guardChecks(), managerChecks(), ruleChecks(), budgetChecks(), podChecks(), trafficChecks())
+	return slices.Concat(installationChecks(), guardChecks(), managerChecks(), ruleChecks(), budgetChecks(), podChecks(), nodeChecks(), trafficChecks())
 }
 
 // unread returns why some of the sources could not be read; empty if all were.

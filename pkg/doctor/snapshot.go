@@ -35,6 +35,7 @@ const (
 	SourceProbe       Source = "dry run of a PodTransitionRule"
 	SourceNamespaces  Source = "namespaces"
 	SourcePods        Source = "pods"
+	SourceNodes       Source = "nodes"
 	SourceServices    Source = "Services"
 	SourceWorkloads   Source = "Deployments, StatefulSets and DaemonSets"
 	SourceBudgets     Source = "PodDisruptionBudgets"
@@ -86,6 +87,7 @@ type Snapshot struct {
 
 	Namespaces   []corev1.Namespace
 	Pods         []corev1.Pod
+	Nodes        []corev1.Node
 	Services     []corev1.Service
 	Deployments  []appsv1.Deployment
 	StatefulSets []appsv1.StatefulSet

@@ -65,6 +65,9 @@ func read(ctx context.Context, r reader, expected doctor.Installation, managerNa
 		{doctor.SourceProbe, r.probe},
 		{doctor.SourceNamespaces, r.namespaces},
 		{doctor.SourcePods, func(ctx context.Context) error { return list(ctx, r, &corev1.PodList{}, &r.snapshot.Pods) }},
+		{doctor.SourceNodes, func(ctx context.Context) error {
+			return list(ctx, r.everywhere(), &corev1.NodeList{}, &r.snapshot.Nodes)
+		}},
 		{doctor.SourceServices, func(ctx context.Context) error { return list(ctx, r, &corev1.ServiceList{}, &r.snapshot.Services) }},
 		{doctor.SourceWorkloads, r.workloads},
 		{doctor.SourceBudgets, func(ctx context.Context) error {
