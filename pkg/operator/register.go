@@ -88,12 +88,8 @@ func register(
 	if err != nil {
 		return err
 	}
-	if err := registerOwners(mgr, index, measured.owners, clk); err != nil {
+	if err := registerOwners(mgr, index, measured.owners, options.Workers, clk); err != nil {
 		return err
-	}
-	others := uncontrolledpods.New(replicasetpods.Reader{Reader: mgr.GetClient()}, mgr.GetAPIReader(), index, clk)
-	if err := others.SetupWithManager(mgr, options.Workers); err != nil {
-		return fmt.Errorf("setting up the count of pods without the control label: %w", err)
 	}
 	gatherer := podfacts.New(mgr.GetClient(), mgr.GetAPIReader(), clk)
 	if err := registerPods(mgr, index, writer, gatherer, times, measured, options.Workers); err != nil {
@@ -195,8 +191,9 @@ func registerRules(
 	return guard, nil
 }
 
-// registerOwners registers the reader of the scales of owners, for every controller of pods in the index.
-func registerOwners(mgr manager.Manager, index ruleIndex, measured *ownerscale.Metrics, clk clock.WithTicker) error {
+// registerOwners registers the reader of the scales of owners, for every controller of pods in the index, and the
+// count of the pods of owners that do not have the control label.
+func registerOwners(mgr manager.Manager, index ruleIndex, measured *ownerscale.Metrics, workers int, clk clock.WithTicker) error {
 	api, err := ownerscale.NewClient(mgr.GetConfig())
 	if err != nil {
 		return fmt.Errorf("making the client of owners: %w", err)
@@ -205,6 +202,10 @@ func registerOwners(mgr manager.Manager, index ruleIndex, measured *ownerscale.M
 	index.WatchControllers(reader.Refer)
 	if err := mgr.Add(reader); err != nil {
 		return fmt.Errorf("adding the reader of owners: %w", err)
+	}
+	others := uncontrolledpods.New(replicasetpods.Reader{Reader: mgr.GetClient()}, mgr.GetAPIReader(), index, clk)
+	if err := others.SetupWithManager(mgr, workers); err != nil {
+		return fmt.Errorf("setting up the count of pods without the control label: %w", err)
 	}
 	return nil
 }

@@ -44,19 +44,19 @@ func due(since time.Time, more bool, now time.Time) (list bool, wait time.Durati
 }
 
 // availableOf returns the UIDs of the pods of a workload that are available, and whether any of its pods stays.
-func availableOf(owner types.UID, minReady time.Duration, pods []corev1.Pod, now time.Time) (available []types.UID, any bool) {
+func availableOf(owner types.UID, minReady time.Duration, pods []corev1.Pod, now time.Time) (available []types.UID, remain bool) {
 	for i := range pods {
 		pod := &pods[i]
 		controller := metav1.GetControllerOfNoCopy(pod)
 		if controller == nil || controller.UID != owner || !replicasetscale.IsActive(pod) {
 			continue
 		}
-		any = true
+		remain = true
 		if isAvailable(pod, minReady, now) {
 			available = append(available, pod.UID)
 		}
 	}
-	return available, any
+	return available, remain
 }
 
 // isAvailable reports whether a pod has been Ready for minReady.

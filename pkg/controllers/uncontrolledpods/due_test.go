@@ -61,13 +61,13 @@ func TestAvailableOf(t *testing.T) {
 		change   func(*corev1.Pod)
 		minReady time.Duration
 		want     []types.UID
-		any      bool
+		remain   bool
 	}{
-		"a pod that serves":                           {want: []types.UID{"a"}, any: true},
-		"a pod that has been Ready for minReady":      {minReady: time.Minute, want: []types.UID{"a"}, any: true},
-		"a pod that has not been Ready for that long": {minReady: 2 * time.Minute, any: true},
-		"a pod that is not Ready":                     {change: func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }, any: true},
-		"a pod that starts":                           {change: func(p *corev1.Pod) { p.Status.Conditions = nil }, any: true},
+		"a pod that serves":                           {want: []types.UID{"a"}, remain: true},
+		"a pod that has been Ready for minReady":      {minReady: time.Minute, want: []types.UID{"a"}, remain: true},
+		"a pod that has not been Ready for that long": {minReady: 2 * time.Minute, remain: true},
+		"a pod that is not Ready":                     {change: func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }, remain: true},
+		"a pod that starts":                           {change: func(p *corev1.Pod) { p.Status.Conditions = nil }, remain: true},
 		"a pod that has finished":                     {change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }},
 		"a pod that terminates":                       {change: func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: epoch} }},
 		"a pod of another owner":                      {change: func(p *corev1.Pod) { p.OwnerReferences[0].UID = "other" }},
@@ -75,8 +75,8 @@ func TestAvailableOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, remain := availableOf("web", tc.minReady, []corev1.Pod{pod("a", tc.change)}, epoch)
-			if diff := cmp.Diff(tc.want, got); diff != "" || remain != tc.any {
-				t.Errorf("some remain: %t, want %t; available (-want +got):\n%s", remain, tc.any, diff)
+			if diff := cmp.Diff(tc.want, got); diff != "" || remain != tc.remain {
+				t.Errorf("some remain: %t, want %t; available (-want +got):\n%s", remain, tc.remain, diff)
 			}
 		})
 	}
