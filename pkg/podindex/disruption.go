@@ -142,8 +142,8 @@ func (b *disruptionBudget) count(p *pod, by int) {
 }
 
 // isHealthy reports whether a PodDisruptionBudget counts the pod, and PodOps is not about to make
-// it unready.
-func (p *pod) isHealthy() bool { return p.counts && p.fact.Ready && !p.offTraffic }
+// it unready. A pod that is Ready serves once it has the label service-available, a moment later.
+func (p *pod) isHealthy() bool { return p.counts && p.fact.Available && !p.offTraffic }
 
 // MaxDisruptionBudgets bounds the PodDisruptionBudgets of a namespace that are counted, since each
 // event of a pod costs time for every one of them. The eviction API applies the others.
