@@ -22,7 +22,7 @@ type Changes struct {
 	Changed int `json:"changed"`
 
 	// Unrelated decisions are of rules that the other rules do not replace. Skipped decisions had an error, a
-	// masked input, or a rule of another kind, which reads another input.
+	// masked input, a module that is not in the log before them, or a rule of another kind, which reads another input.
 	Unrelated int `json:"unrelated"`
 	Skipped   int `json:"skipped"`
 
@@ -50,7 +50,7 @@ const maxChanges = 1000
 // cannot be read, with the line.
 func Compare(ctx context.Context, engine Replayer, log io.Reader, with map[string]spec.Module) (Changes, error) {
 	changes := Changes{}
-	err := each(log, func(line int, decision Decision, module spec.Module) error {
+	unknown, err := each(log, func(line int, decision Decision, module spec.Module) error {
 		other, related := with[decision.Rule]
 		switch {
 		case !related:
@@ -83,6 +83,7 @@ func Compare(ctx context.Context, engine Replayer, log io.Reader, with map[strin
 		changes.Verdicts = append(changes.Verdicts, found[:min(len(found), maxChanges-len(changes.Verdicts))]...)
 		return nil
 	})
+	changes.Skipped += unknown
 	return changes, err
 }
 

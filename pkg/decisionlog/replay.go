@@ -21,11 +21,15 @@ type Report struct {
 	// Equal decisions are the same, byte for byte.
 	Equal int
 
-	// Different are the first decisions that differ; at most 20.
+	// Differ decisions are not; Different are the first of them, at most 20.
+	Differ    int
 	Different []Difference
 
 	// Skipped decisions had an error in the log, or a masked input.
 	Skipped int
+
+	// Unknown decisions are of modules that are not in the log before them, as in a log that was rotated.
+	Unknown int
 }
 
 // Difference is a decision with another result.
@@ -44,35 +48,39 @@ const maxDifferences = 20
 // with the line.
 func Replay(ctx context.Context, engine Replayer, log io.Reader) (Report, error) {
 	report := Report{}
-	err := each(log, func(line int, decision Decision, module spec.Module) error {
+	unknown, err := each(log, func(line int, decision Decision, module spec.Module) error {
 		if decision.Error != "" || len(decision.Masked) > 0 {
 			report.Skipped++
 			return nil
 		}
 		now, err := engine.Replay(ctx, module, decision.Input)
-		switch {
-		case err == nil && bytes.Equal(now, decision.Output):
+		if err == nil && bytes.Equal(now, decision.Output) {
 			report.Equal++
-		case len(report.Different) < maxDifferences:
+			return ctx.Err()
+		}
+		report.Differ++
+		if len(report.Different) < maxDifferences {
 			report.Different = append(report.Different, Difference{Line: line, Rule: decision.Rule, Then: decision.Output, Now: now, Err: err})
 		}
 		return ctx.Err()
 	})
+	report.Unknown = unknown
 	return report, err
 }
 
-// each calls a function with each decision of a log and its module, until it returns an error.
-func each(log io.Reader, use func(line int, decision Decision, module spec.Module) error) error {
+// each calls a function with each decision of a log and its module, until it returns an error. It returns the number of
+// decisions whose module is not in the log before them.
+func each(log io.Reader, use func(line int, decision Decision, module spec.Module) error) (unknown int, err error) {
 	modules := map[string]spec.Module{}
 	decoder := json.NewDecoder(log)
 	for line := 1; ; line++ {
 		var record Record
 		err := decoder.Decode(&record)
 		if errors.Is(err, io.EOF) {
-			return nil
+			return unknown, nil
 		}
 		if err != nil {
-			return fmt.Errorf("line %d: %w", line, err)
+			return unknown, fmt.Errorf("line %d: %w", line, err)
 		}
 		if record.Module != nil {
 			modules[record.Module.Hash] = record.Module.Compiled
@@ -82,10 +90,11 @@ func each(log io.Reader, use func(line int, decision Decision, module spec.Modul
 		}
 		module, ok := modules[record.Decision.Module]
 		if !ok {
-			return fmt.Errorf("line %d: the module %s is not in the log before it", line, record.Decision.Module)
+			unknown++
+			continue
 		}
 		if err := use(line, *record.Decision, module); err != nil {
-			return err
+			return unknown, err
 		}
 	}
 }

@@ -90,8 +90,15 @@ func (v *verb) run(ctx context.Context, path string) error {
 		_, _ = fmt.Fprintln(v.Out)
 	}
 	_, _ = fmt.Fprintf(v.Out, "decisions: %d equal, %d different, %d skipped (masked, or failed then)\n",
-		report.Equal, len(report.Different), report.Skipped)
-	if len(report.Different) > 0 {
+		report.Equal, report.Differ, report.Skipped)
+	if report.Differ > len(report.Different) {
+		_, _ = fmt.Fprintf(v.Out, "the first %d differences are listed\n", len(report.Different))
+	}
+	if report.Unknown > 0 {
+		_, _ = fmt.Fprintf(v.Out, "%d decisions were not replayed: their modules are not in the log before them. "+
+			"After a rotation, replay both files: cat older newer | kubectl podops replay -\n", report.Unknown)
+	}
+	if report.Differ > 0 {
 		return &command.Findings{Summary: "some decisions are different now"}
 	}
 	return nil
