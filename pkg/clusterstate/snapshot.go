@@ -216,6 +216,29 @@ func (s *Snapshot) Owner(pod *corev1.Pod) rule.Owner {
 	return owner
 }
 
+// Template returns the pod template of a workload; nil if the snapshot does not have it.
+func (s *Snapshot) Template(owner rule.Owner) *corev1.PodTemplateSpec {
+	switch owner.Kind {
+	case "Deployment":
+		if deployment := s.Deployment(owner.Name); deployment != nil {
+			return &deployment.Spec.Template
+		}
+	case "ReplicaSet":
+		if set := s.ReplicaSet(owner.Name); set != nil {
+			return &set.Spec.Template
+		}
+	case "StatefulSet":
+		if set := s.StatefulSet(owner.Name); set != nil {
+			return &set.Spec.Template
+		}
+	case "DaemonSet":
+		if set := s.DaemonSet(owner.Name); set != nil {
+			return &set.Spec.Template
+		}
+	}
+	return nil
+}
+
 // PodsOf returns the pods of a workload of the snapshot, including the pods of its ReplicaSets.
 func (s *Snapshot) PodsOf(owner types.UID) []*corev1.Pod {
 	sets := map[types.UID]bool{owner: true}

@@ -401,6 +401,29 @@ func TestNodesThatWaitForNothingAreNoFinding(t *testing.T) {
 	}
 }
 
+// TestTheRemedyForAMissingGate labels a template that lacks the label: a pod that is only deleted would have neither label nor gate.
+func TestTheRemedyForAMissingGate(t *testing.T) {
+	for name, test := range map[string]struct {
+		labels map[string]string // of the template
+		want   string
+	}{
+		"the template has the label": {map[string]string{"app": "web", appsv1alpha1.ControlLabelKey: "true"}, "kubectl delete pod -n default web-0"},
+		"the template has no label":  {map[string]string{"app": "web"}, `kubectl patch deployment -n default web -p '{"spec":{"template":{"metadata":{"labels":{"kusionstack.io/control":"true"}}}}}'`},
+	} {
+		snapshot := healthy(t)
+		snapshot.Deployments[0].Spec.Template.Labels, snapshot.Pods[0] = test.labels, *pod("web-0").Gateless().Obj()
+		remedy := ""
+		for _, finding := range doctor.Inspect(*snapshot, doctor.Options{}, now).Findings {
+			if finding.Check == "gate-missing" {
+				remedy = finding.Remedy
+			}
+		}
+		if !strings.HasPrefix(remedy, test.want) {
+			t.Errorf("%s: the remedy is %q, want %q", name, remedy, test.want)
+		}
+	}
+}
+
 func podFaults() map[string]fault {
 	const id = "upgrade"
 	ago := now.Add(-45 * time.Minute)

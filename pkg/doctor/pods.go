@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
@@ -74,34 +75,68 @@ func (in *inspection) gateMissing() []Finding {
 		}) {
 			return nil
 		}
-		return &Finding{
-			Level: LevelError, Text: lifecycle.GateMissingText(),
-			Remedy: fmt.Sprintf("kubectl delete pod -n %s %s, so that it is created again with the gate", pod.Namespace, pod.Name),
-		}
+		return &Finding{Level: LevelError, Text: lifecycle.GateMissingText(), Remedy: in.createAgain(pod)}
 	})
+}
+
+// createAgain returns the command after which a pod is created again with label and gate: its template may lack the label.
+func (in *inspection) createAgain(pod *corev1.Pod) string {
+	for _, w := range in.templates() {
+		if w.meta.Namespace == pod.Namespace && !appsv1alpha1.IsControlled(w.template.Labels) && w.owns(pod) {
+			return w.label() + ", so that its pods are created again with label and gate"
+		}
+	}
+	return fmt.Sprintf("kubectl delete pod -n %s %s, so that it is created again with the gate", pod.Namespace, pod.Name)
+}
+
+// workload is a kind of workload with its pod template.
+type workload struct {
+	kind     string
+	meta     *metav1.ObjectMeta
+	selector *metav1.LabelSelector
+	template *corev1.PodTemplateSpec
+}
+
+// templates returns the workloads of the Snapshot.
+func (in *inspection) templates() []workload {
+	var workloads []workload
+	for i := range in.Deployments {
+		o := &in.Deployments[i]
+		workloads = append(workloads, workload{"deployment", &o.ObjectMeta, o.Spec.Selector, &o.Spec.Template})
+	}
+	for i := range in.StatefulSets {
+		o := &in.StatefulSets[i]
+		workloads = append(workloads, workload{"statefulset", &o.ObjectMeta, o.Spec.Selector, &o.Spec.Template})
+	}
+	for i := range in.DaemonSets {
+		o := &in.DaemonSets[i]
+		workloads = append(workloads, workload{"daemonset", &o.ObjectMeta, o.Spec.Selector, &o.Spec.Template})
+	}
+	return workloads
+}
+
+// owns reports whether a pod with a controller is of a workload, by its selector: the pods of a Deployment name their ReplicaSet.
+func (w workload) owns(pod *corev1.Pod) bool {
+	selector, err := metav1.LabelSelectorAsSelector(w.selector)
+	return err == nil && metav1.GetControllerOfNoCopy(pod) != nil && selector.Matches(labels.Set(pod.Labels))
+}
+
+// label returns the command that adds the control label to the template.
+func (w workload) label() string {
+	return fmt.Sprintf(`kubectl patch %s -n %s %s -p '{"spec":{"template":{"metadata":{"labels":{"%s":"true"}}}}}'`,
+		w.kind, w.meta.Namespace, w.meta.Name, appsv1alpha1.ControlLabelKey)
 }
 
 func (in *inspection) controlLabelNotInTemplate() []Finding {
 	var findings []Finding
-	inspect := func(kind string, meta metav1.ObjectMeta, template corev1.PodTemplateSpec) {
-		if !appsv1alpha1.IsControlled(meta.Labels) || appsv1alpha1.IsControlled(template.Labels) {
-			return
+	for _, w := range in.templates() {
+		if !appsv1alpha1.IsControlled(w.meta.Labels) || appsv1alpha1.IsControlled(w.template.Labels) {
+			continue
 		}
 		findings = append(findings, Finding{
-			Level: LevelWarning, Object: object(kind, meta.Namespace, meta.Name),
+			Level: LevelWarning, Object: object(w.kind, w.meta.Namespace, w.meta.Name), Remedy: w.label(),
 			Text: fmt.Sprintf("has the label %s=true itself, and not in its pod template: its pods are not under PodOps", appsv1alpha1.ControlLabelKey),
-			Remedy: fmt.Sprintf(`kubectl patch %s -n %s %s -p '{"spec":{"template":{"metadata":{"labels":{"%s":"true"}}}}}'`,
-				kind, meta.Namespace, meta.Name, appsv1alpha1.ControlLabelKey),
 		})
-	}
-	for _, o := range in.Deployments {
-		inspect("deployment", o.ObjectMeta, o.Spec.Template)
-	}
-	for _, o := range in.StatefulSets {
-		inspect("statefulset", o.ObjectMeta, o.Spec.Template)
-	}
-	for _, o := range in.DaemonSets {
-		inspect("daemonset", o.ObjectMeta, o.Spec.Template)
 	}
 	return findings
 }

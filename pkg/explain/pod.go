@@ -15,6 +15,7 @@ import (
 	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/podstate"
+	"github.com/podops-dev/podops/pkg/rule"
 )
 
 // Pod explains a pod of a snapshot.
@@ -128,10 +129,28 @@ func (x *explainer) problems() {
 		x.because(rankDenied, Reason{Situation: Kubelet, Message: problem.Text, Since: timeOf(x.state.Facts.GateSince), Commands: x.nodeCommands()})
 	}
 	if x.state.Facts.Gate == lifecycle.GateMissing {
-		x.note(Reason{Situation: GateMissing, Message: lifecycle.GateMissingText(), Commands: []Command{
-			{"have the pod created again, with the gate", x.kubectl("delete pod %s", x.pod.Name)},
-		}})
+		x.gateMissing()
 	}
+}
+
+// gateMissing notes that the pod has no gate. A pod that is created again from a template without the control label would
+// have neither label nor gate.
+func (x *explainer) gateMissing() {
+	note := Reason{Situation: GateMissing, Message: lifecycle.GateMissingText()}
+	owner := x.s.Owner(x.pod)
+	if template := x.s.Template(owner); template != nil && !appsv1alpha1.IsControlled(template.Labels) {
+		note.Message += "; the template of its " + owner.Kind + " has no label " + appsv1alpha1.ControlLabelKey
+		note.Commands = []Command{{"have its pods created again, with label and gate", x.labelTemplate(owner)}}
+	} else {
+		note.Commands = []Command{{"have the pod created again, with the gate", x.kubectl("delete pod %s", x.pod.Name)}}
+	}
+	x.note(note)
+}
+
+// labelTemplate returns the command that puts the pods of a workload under PodOps.
+func (x *explainer) labelTemplate(owner rule.Owner) string {
+	return x.kubectl(`patch %s %s -p '{"spec":{"template":{"metadata":{"labels":{"%s":"%s"}}}}}'`,
+		strings.ToLower(owner.Kind), owner.Name, appsv1alpha1.ControlLabelKey, appsv1alpha1.ControlLabelValue)
 }
 
 // operation reports the conditions that one operation waits for.
@@ -243,9 +262,7 @@ func (x *explainer) notControlled() {
 	note := Reason{Situation: NotControlled, Message: message}
 	label := appsv1alpha1.ControlLabelKey + "=" + appsv1alpha1.ControlLabelValue
 	if owner := x.s.Owner(x.pod); owner.Kind != "" {
-		note.Commands = []Command{{"put its workload under PodOps", x.kubectl(
-			`patch %s %s -p '{"spec":{"template":{"metadata":{"labels":{"%s":"%s"}}}}}'`,
-			strings.ToLower(owner.Kind), owner.Name, appsv1alpha1.ControlLabelKey, appsv1alpha1.ControlLabelValue)}}
+		note.Commands = []Command{{"put its workload under PodOps", x.labelTemplate(owner)}}
 	} else {
 		note.Commands = []Command{{"put the pod under PodOps, without a readiness gate", x.kubectl("label pod %s %s", x.pod.Name, label)}}
 	}

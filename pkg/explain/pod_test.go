@@ -250,3 +250,55 @@ func TestPodsThatAreNotControlledCount(t *testing.T) {
 		t.Errorf("the summary is %q", summary)
 	}
 }
+
+// TestTheRemedyForAMissingGateGivesThePodBoth label and gate: a pod from a template without the label would have neither.
+func TestTheRemedyForAMissingGateGivesThePodBoth(t *testing.T) {
+	for name, test := range map[string]struct {
+		labels map[string]string // of the template
+		want   string
+	}{
+		"the template has the label": {
+			labels: map[string]string{appsv1alpha1.ControlLabelKey: "true"}, want: "kubectl -n default delete pod web-0",
+		},
+		"the template has no label": {
+			want: `kubectl -n default patch statefulset web -p '{"spec":{"template":{"metadata":{"labels":{"kusionstack.io/control":"true"}}}}}'`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "web"}}
+			set.Spec.Template.Labels = test.labels
+			pod := builders.MakePod("web-0").Available().Gateless().
+				OwnedBy(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "web", Controller: new(true)}).Obj()
+			snapshot := &clusterstate.Snapshot{Namespace: "default", Pods: []*corev1.Pod{pod}, StatefulSets: []*appsv1.StatefulSet{set}}
+			command := ""
+			for _, note := range explain.Pod(snapshot, pod, now()).Notes {
+				if note.Situation == explain.GateMissing {
+					command = note.Commands[0].Run
+				}
+			}
+			if command != test.want {
+				t.Errorf("the command is %q, want %q", command, test.want)
+			}
+		})
+	}
+}
+
+// TestTheConditionOfAServiceIsQuoted where its provider does not have the expected state: the cause is nowhere else.
+func TestTheConditionOfAServiceIsQuoted(t *testing.T) {
+	const finalizer, cause = appsv1alpha1.ProtectionFinalizerPrefix + "/x", `none of its containers has a port named "mesh"`
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}},
+	}
+	pod := builders.MakePod("web-0").Label("app", "web").Node("node-1").Preparing("a", "upgrade").Finalizer(finalizer).Expect("Service/default/web", finalizer).Obj()
+	snapshot := &clusterstate.Snapshot{Namespace: "default", Pods: []*corev1.Pod{pod}, Services: []*corev1.Service{service}}
+	for _, test := range []struct {
+		status metav1.ConditionStatus
+		want   bool
+	}{{metav1.ConditionFalse, true}, {metav1.ConditionTrue, false}} {
+		service.Status.Conditions = []metav1.Condition{{Type: appsv1alpha1.ConditionConsistent, Status: test.status, Message: cause}}
+		reasons := explain.Pod(snapshot, pod, now()).Reasons
+		if len(reasons) != 1 || strings.Contains(reasons[0].Message, cause) != test.want {
+			t.Errorf("with the condition %s the reasons are %+v", test.status, reasons)
+		}
+	}
+}

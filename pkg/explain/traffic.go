@@ -7,11 +7,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/clusterstate"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/podstate"
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // trafficOff reports why an operation that is permitted does not start.
@@ -67,6 +69,7 @@ func (x *explainer) adapter(reason Reason, finalizer podstate.Finalizer) Reason 
 		}
 		reason.Commands = append(reason.Commands,
 			Command{"see its Service, with the events of the service controller", x.kubectl("describe service %s", service.Name)})
+		reason.Message += x.inconsistent(service.Name)
 		adapter := x.s.AdapterOf(service.Name)
 		if adapter == nil {
 			continue
@@ -79,6 +82,22 @@ func (x *explainer) adapter(reason Reason, finalizer podstate.Finalizer) Reason 
 	}
 	return reason
 }
+
+// inconsistent quotes why the provider does not have the expected state of a Service, empty if it has, or if that is not reported.
+func (x *explainer) inconsistent(name string) string {
+	service := x.s.Service(name)
+	if service == nil {
+		return ""
+	}
+	consistent := meta.FindStatusCondition(service.Status.Conditions, appsv1alpha1.ConditionConsistent)
+	if consistent == nil || consistent.Status != metav1.ConditionFalse {
+		return ""
+	}
+	return fmt.Sprintf("; condition %s of Service %s: %s", consistent.Type, name, text.Line(consistent.Message, maxQuoteBytes))
+}
+
+// maxQuoteBytes bounds the message of a condition that is quoted.
+const maxQuoteBytes = 300
 
 // adapterAway returns why an adapter does not run.
 func adapterAway(adapter *clusterstate.Adapter) (why string, away bool) {

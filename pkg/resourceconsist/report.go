@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/text"
 )
 
@@ -42,7 +43,7 @@ func (r *Reconciler) report(ctx context.Context, s *session) {
 // ConditionConsistent is a condition of Services: True while the provider has the expected
 // state, and False with the reason of an event when something failed; the message names the
 // first employees that failed. Adapters with StatusRecordOptions record their own.
-const ConditionConsistent = "podops.dev/Consistent"
+const ConditionConsistent = appsv1alpha1.ConditionConsistent
 
 // ReasonConsistent is the reason of ConditionConsistent when it is True.
 const ReasonConsistent = "Consistent"
