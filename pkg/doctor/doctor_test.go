@@ -436,6 +436,12 @@ func podFaults() map[string]fault {
 			s.Deployments[0].Labels = map[string]string{appsv1alpha1.ControlLabelKey: "true"}
 			s.Deployments[0].Spec.Template.Labels = map[string]string{"app": "web"}
 		}, "deployment default/web", "not in its pod template"},
+		"the label of a template is no true": {"control-label-value", func(_ *testing.T, s *doctor.Snapshot) {
+			s.Deployments[0].Spec.Template.Labels[appsv1alpha1.ControlLabelKey] = "True"
+		}, "deployment default/web", `only "true"`},
+		"the label of a bare pod is no true": {"control-label-value", func(_ *testing.T, s *doctor.Snapshot) {
+			s.Pods = append(s.Pods, *builders.MakePod("bare").Namespace(shop).Label(appsv1alpha1.ControlLabelKey, "yes").Obj())
+		}, "pod default/bare", `only "true"`},
 		"an operation has no type":   {"lifecycle-invalid", withPod(pod("web-0").Label(appsv1alpha1.OperatingLabelPrefix+"/"+id, builders.Stamp(now))), "pod default/web-0", id},
 		"a kubelet does not follow":  {"kubelet-not-syncing", withPod(pod("web-0").Condition(appsv1alpha1.ServiceReadyGate, false, appsv1alpha1.ReasonKubeletNotSyncing, now)), "pod default/web-0", "kubelet"},
 		"a PodOperation is gone":     {"operation-without-controller", withPod(pod("web-0").Waiting("podoperation-1", "restart", now)), "pod default/web-0", "podoperation-1"},

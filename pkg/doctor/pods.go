@@ -20,6 +20,7 @@ func podChecks() []check {
 	return []check{
 		{id: "gate-missing", reads: []Source{SourcePods}, find: (*inspection).gateMissing},
 		{id: "control-label-not-in-template", reads: []Source{SourceWorkloads}, find: (*inspection).controlLabelNotInTemplate},
+		{id: "control-label-value", reads: []Source{SourcePods, SourceWorkloads}, find: (*inspection).controlLabelValue},
 		{id: "lifecycle-invalid", reads: []Source{SourcePods}, find: (*inspection).lifecycleInvalid},
 		{id: "kubelet-not-syncing", reads: []Source{SourcePods}, find: (*inspection).kubeletNotSyncing},
 		{id: "operation-without-controller", reads: []Source{SourcePods, SourceOperations}, find: (*inspection).operationWithoutController},
@@ -137,6 +138,32 @@ func (in *inspection) controlLabelNotInTemplate() []Finding {
 			Level: LevelWarning, Object: object(w.kind, w.meta.Namespace, w.meta.Name), Remedy: w.label(),
 			Text: fmt.Sprintf("has the label %s=true itself, and not in its pod template: its pods are not under PodOps", appsv1alpha1.ControlLabelKey),
 		})
+	}
+	return findings
+}
+
+// controlLabelValue names templates, and pods without an owner, whose control label has a value that means nothing: no webhook receives
+// their requests, so that admission cannot warn of it.
+func (in *inspection) controlLabelValue() []Finding {
+	var findings []Finding
+	inspect := func(object string, labels map[string]string, remedy string) {
+		value, ok := labels[appsv1alpha1.ControlLabelKey]
+		if !ok || value == appsv1alpha1.ControlLabelValue || value == "false" {
+			return
+		}
+		findings = append(findings, Finding{
+			Level: LevelWarning, Object: object, Remedy: remedy,
+			Text: fmt.Sprintf("has the label %s=%q, and only %q puts pods under PodOps", appsv1alpha1.ControlLabelKey, value, appsv1alpha1.ControlLabelValue),
+		})
+	}
+	for _, w := range in.templates() {
+		inspect(object(w.kind, w.meta.Namespace, w.meta.Name), w.template.Labels, w.label())
+	}
+	for i := range in.Pods {
+		pod := &in.Pods[i]
+		if metav1.GetControllerOfNoCopy(pod) == nil {
+			inspect(object("pod", pod.Namespace, pod.Name), pod.Labels, fmt.Sprintf("create the pod again with %s=%s", appsv1alpha1.ControlLabelKey, appsv1alpha1.ControlLabelValue))
+		}
 	}
 	return findings
 }
