@@ -175,10 +175,14 @@ func (m *managers) objections() []admission.Objection {
 	}
 	scale := admission.NoScale("no-scale", person)
 	scale.Concerns = concerns("scale", scale.Concerns)
+	quota := admission.Exceeded("pods", 1)
+	quota.Concerns = concerns("quota", quota.Concerns)
 	return []admission.Objection{
 		scale,
 		admission.Hostile("no-delete", 1, 0, concerns("delete", admission.On(admissionv1.Delete, "pods", person))),
 		admission.Hostile("no-evict", 1, 0, concerns("evict", admission.On(admissionv1.Create, "pods/eviction", person, evictor))),
+		admission.Hostile("slow", 0, 8*time.Second, concerns("slow", admission.On(admissionv1.Delete, "pods"))),
+		quota,
 	}
 }
 
@@ -188,7 +192,8 @@ func (m *managers) denies(key string) bool {
 	return time.Now().Before(m.denied[key])
 }
 
-// deny makes policies and webhooks of others deny an operation of users for a time: Text is scale, delete or evict.
+// deny makes policies and webhooks of others deny an operation of users for a time: Text is scale, delete or evict. With
+// quota a ResourceQuota rejects every new pod, and with slow a webhook of others takes up to 8 s for each delete of a pod.
 func (w *World) deny(_ context.Context, a Act, _ Workload) error {
 	w.managers.mu.Lock()
 	defer w.managers.mu.Unlock()

@@ -145,6 +145,16 @@ func refusals() []story {
 			acts:   []world.Act{during(0, "deny", 0, "evict", time.Minute), at(5, "evict", 0, "")},
 			length: 2 * time.Minute, left: 3,
 		},
+		{
+			name: "a quota rejects the pods of a rollout", workload: deployment(3),
+			acts:   []world.Act{at(0, "rule", 0, "max=1"), during(5, "deny", 0, "quota", time.Minute), at(10, "image", 0, "v2")},
+			length: 10 * time.Minute, left: 3, removed: 3,
+		},
+		{
+			name: "a webhook of others is slow during a rollout", workload: deployment(3),
+			acts:   []world.Act{at(0, "rule", 0, "max=1"), during(5, "deny", 0, "slow", 5*time.Minute), at(10, "image", 0, "v2")},
+			length: 10 * time.Minute, left: 3, removed: 3,
+		},
 	}
 }
 
