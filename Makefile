@@ -248,6 +248,18 @@ FROM ?= 1
 test-world: ## Play stories and SEEDS=100 schedules of a whole cluster in virtual time; SEED=7 plays one, and prints its trace.
 	go test -C test/world -vet=off -count=1 -timeout 12h -v . $(if $(SEED),-run Schedules -seed $(SEED),-seeds $(SEEDS) -from $(FROM))
 
+# The stories of no known defect, and a few schedules.
+.PHONY: test-world-share
+test-world-share: ## Play the stories and a few schedules of a whole cluster in virtual time.
+	$(BESIDE) go test -C test/world -vet=off -count=1 -timeout 20m -short ./...
+
+# Each defect is a build of its own. DEFECT is a pattern of names of patches.
+DEFECT ?= *
+
+.PHONY: test-world-defects
+test-world-defects: ## Build defects into PodOps, one at a time, and print which law of test-world finds each; DEFECT='scales-*' for some.
+	go run -C test/world ./defects -defect '$(DEFECT)'
+
 # The commands of a policy author on the policies of this repository, with the opa program and
 # not with the engine. Only rules of users read the input that the schema describes.
 .PHONY: test-policies

@@ -10,7 +10,7 @@ import (
 	"github.com/podops-dev/podops/test/world"
 )
 
-// shortSeeds is the number of schedules that are part of make test.
+// shortSeeds is the number of schedules that are part of make test-world-share.
 const shortSeeds = 4
 
 // TestSchedules plays the schedules of many seeds. A seed that fails is shrunk and printed; -seed plays it again.
