@@ -125,9 +125,9 @@ func register(
 
 // scaleHandlers returns the webhooks of ReplicaSets and Deployments by path.
 func scaleHandlers(mgr manager.Manager, decoder admission.Decoder, gate *loadshed.Gate) map[string]admission.Handler {
-	cached := replicasetpods.Reader{Reader: mgr.GetClient()}
+	cached, live := replicasetpods.Reader{Reader: mgr.GetClient()}, replicasetpods.Reader{Reader: mgr.GetAPIReader()}
 	return map[string]admission.Handler{
-		replicasetwebhook.MutatePath:           gated{replicasetwebhook.NewMutator(decoder, cached), gate, largePod},
+		replicasetwebhook.MutatePath:           gated{replicasetwebhook.NewMutator(decoder, cached, live), gate, largePod},
 		replicasetwebhook.DeploymentMutatePath: gated{replicasetwebhook.NewDeploymentMutator(decoder, mgr.GetClient()), gate, largePod},
 	}
 }

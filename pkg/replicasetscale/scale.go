@@ -78,8 +78,18 @@ func isRolling(deployment *appsv1.Deployment) bool {
 //     controller of Deployments would find the annotation of a scale that the ReplicaSet does not have, and
 //     take every later step for a change of scale.
 func IsRolloutStep(deployment *appsv1.Deployment, old, requested *appsv1.ReplicaSet) bool {
-	return isRolling(deployment) && !IsNewest(old, deployment) &&
-		old.Annotations[deploymentReplicasAnnotationKey] == requested.Annotations[deploymentReplicasAnnotationKey]
+	return isRolling(deployment) && !IsNewest(old, deployment) && isUnscaled(old, requested)
+}
+
+// MayBeRolloutStep reports whether a request is a step of a rolling update unless the ReplicaSet is the newest one, as it is by this
+// version of its Deployment: a later version may have a higher revision.
+func MayBeRolloutStep(deployment *appsv1.Deployment, old, requested *appsv1.ReplicaSet) bool {
+	return isRolling(deployment) && IsNewest(old, deployment) && isUnscaled(old, requested)
+}
+
+// isUnscaled reports whether the Deployment is not scaled by a request.
+func isUnscaled(old, requested *appsv1.ReplicaSet) bool {
+	return old.Annotations[deploymentReplicasAnnotationKey] == requested.Annotations[deploymentReplicasAnnotationKey]
 }
 
 // Others returns the number of pods of a ReplicaSet that do not have the control label; pods are its pods with the label.

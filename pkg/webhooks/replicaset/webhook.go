@@ -29,11 +29,12 @@ const (
 type Mutator struct {
 	decoder admission.Decoder
 	cache   replicasetpods.Reader
+	live    replicasetpods.Reader
 }
 
-// NewMutator returns the mutating webhook.
-func NewMutator(decoder admission.Decoder, cache replicasetpods.Reader) *Mutator {
-	return &Mutator{decoder: decoder, cache: cache}
+// NewMutator returns the mutating webhook. live reads from the API server.
+func NewMutator(decoder admission.Decoder, cache, live replicasetpods.Reader) *Mutator {
+	return &Mutator{decoder: decoder, cache: cache, live: live}
 }
 
 // Handle keeps spec.replicas of an old ReplicaSet, in a rolling update step, at the number of pods that may not
@@ -87,6 +88,12 @@ func (m *Mutator) kept(ctx context.Context, old, requested *appsv1.ReplicaSet) (
 	deployment, err := m.cache.Deployment(ctx, old)
 	if err != nil {
 		return 0, fmt.Errorf("ReplicaSet %s: %w", old.Name, err)
+	}
+	if replicasetscale.MayBeRolloutStep(deployment, old, requested) {
+		// The controller of Deployments lowers old ReplicaSets milliseconds after it has written the revision of the newest.
+		if deployment, err = m.live.Deployment(ctx, old); err != nil {
+			return 0, fmt.Errorf("ReplicaSet %s: %w", old.Name, err)
+		}
 	}
 	if !replicasetscale.IsRolloutStep(deployment, old, requested) {
 		return want, nil

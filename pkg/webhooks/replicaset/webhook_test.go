@@ -126,7 +126,8 @@ func TestMutator(t *testing.T) {
 	for name, tc := range map[string]struct {
 		old, requested *appsv1.ReplicaSet
 		granted        int
-		total          int32 // pods of the status
+		total          int32  // pods of the status
+		stored         string // the revision of the Deployment, if it is another revision than in the cache
 		want           []string
 	}{
 		"a step of a rollout is kept": {
@@ -148,7 +149,10 @@ func TestMutator(t *testing.T) {
 		"and the record of an earlier version is removed": {
 			old: newSet(12, wanted, "9"), requested: newSet(8, wanted, "9"), want: []string{"remove /metadata/annotations/desired-replicas"},
 		},
-		"the newest ReplicaSet is lowered":      {old: newest(newSet(12)), requested: newest(newSet(9))},
+		"the newest ReplicaSet is lowered": {old: newest(newSet(12)), requested: newest(newSet(9))},
+		"a step is kept although the cache does not show the newest revision yet": {
+			old: newest(newSet(12)), requested: newest(newSet(9)), stored: "3", want: []string{"replace /spec/replicas 12", `add /metadata/annotations/desired-replicas "9"`},
+		},
 		"a ReplicaSet with pods of others, too": {old: rolling(newSet(12)), requested: rolling(newSet(9)), total: 13},
 		"a raised ReplicaSet passes":            {old: rolling(newSet(12)), requested: rolling(newSet(13))},
 		"pods that are not controlled may go":   {old: free(rolling(newSet(12))), requested: free(rolling(newSet(9)))},
@@ -158,8 +162,12 @@ func TestMutator(t *testing.T) {
 				Namespace: "default", Name: "web", UID: "d", Annotations: map[string]string{appsv1alpha1.DeploymentRevisionAnnotationKey: "2"},
 			}}
 			tc.old.Status.Replicas = tc.total
-			reader := replicasetpods.Reader{Reader: cache(t, tc.granted, deployment)}
-			response := NewMutator(admission.NewDecoder(scheme(t)), reader).Handle(t.Context(), updating(t, tc.old, tc.requested))
+			stored := deployment.DeepCopy()
+			if tc.stored != "" {
+				stored.Annotations[appsv1alpha1.DeploymentRevisionAnnotationKey] = tc.stored
+			}
+			reader, live := replicasetpods.Reader{Reader: cache(t, tc.granted, deployment)}, replicasetpods.Reader{Reader: cache(t, 0, stored)}
+			response := NewMutator(admission.NewDecoder(scheme(t)), reader, live).Handle(t.Context(), updating(t, tc.old, tc.requested))
 			if diff := cmp.Diff(tc.want, patches(t, response)); diff != "" {
 				t.Errorf("patch (-want +got):\n%s", diff)
 			}
@@ -174,7 +182,7 @@ func TestMutatorLeavesRequestsThatConflict(t *testing.T) {
 	old, requested := rolling(newSet(12)), rolling(newSet(9))
 	old.ResourceVersion, requested.ResourceVersion = "2", "1"
 	reader := replicasetpods.Reader{Reader: cache(t, 0)}
-	response := NewMutator(admission.NewDecoder(scheme(t)), reader).Handle(t.Context(), updating(t, old, requested))
+	response := NewMutator(admission.NewDecoder(scheme(t)), reader, reader).Handle(t.Context(), updating(t, old, requested))
 	if len(patches(t, response)) > 0 {
 		t.Errorf("patch %v of a request that is not carried out", response.Patches)
 	}
