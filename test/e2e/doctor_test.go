@@ -287,6 +287,14 @@ func (p scenario) seedPods(ctx context.Context) {
 	p.pod(ctx, "expects", gated(labels(), func(pod *corev1.Pod) {
 		serviceController{employer: "web"}.announce(pod)
 	}))
+	misspelt := labels()
+	misspelt[appsv1alpha1.ControlLabelKey] = "True"
+	p.pod(ctx, "misspelt", gated(misspelt, nil))
+	p.pod(ctx, "held", gated(stamped(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, operating, waiting), nil))
+	Eventually(ctx, p.seeing("held")).Should(HaveField("Spec.NodeName", Not(BeEmpty())))
+	node := p.get(ctx, "held").Spec.NodeName
+	p.kubectl(ctx, "cordon", node)
+	DeferCleanup(func(ctx context.Context) { p.kubectl(ctx, "uncordon", node) })
 	open, closed := corev1.ConditionTrue, corev1.ConditionFalse
 	p.setGate(ctx, p.pod(ctx, "offline", gated(offline, nil)), closed, "")
 	p.setGate(ctx, p.pod(ctx, "late", gated(labels(), nil)), closed, appsv1alpha1.ReasonKubeletNotSyncing)
