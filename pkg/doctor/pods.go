@@ -162,7 +162,8 @@ func (in *inspection) controlLabelValue() []Finding {
 	for i := range in.Pods {
 		pod := &in.Pods[i]
 		if metav1.GetControllerOfNoCopy(pod) == nil {
-			inspect(object("pod", pod.Namespace, pod.Name), pod.Labels, fmt.Sprintf("create the pod again with %s=%s", appsv1alpha1.ControlLabelKey, appsv1alpha1.ControlLabelValue))
+			again := fmt.Sprintf("create the pod again with %s=%s", appsv1alpha1.ControlLabelKey, appsv1alpha1.ControlLabelValue)
+			inspect(object("pod", pod.Namespace, pod.Name), pod.Labels, again)
 		}
 	}
 	return findings

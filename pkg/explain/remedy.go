@@ -124,23 +124,31 @@ func (x *explainer) keepsSelectors(changes []string) bool {
 			selectors = append(selectors, &metav1.LabelSelector{MatchLabels: service.Spec.Selector})
 		}
 	}
-	if controller := metav1.GetControllerOfNoCopy(x.pod); controller != nil {
-		for _, set := range x.s.ReplicaSets {
-			if set.UID == controller.UID {
-				selectors = append(selectors, set.Spec.Selector)
-			}
-		}
-		if set := x.s.StatefulSet(controller.Name); set != nil && set.UID == controller.UID {
-			selectors = append(selectors, set.Spec.Selector)
-		}
-		if set := x.s.DaemonSet(controller.Name); set != nil && set.UID == controller.UID {
-			selectors = append(selectors, set.Spec.Selector)
-		}
+	if selector := x.controllerSelector(); selector != nil {
+		selectors = append(selectors, selector)
 	}
 	return !slices.ContainsFunc(selectors, func(s *metav1.LabelSelector) bool {
 		selector, err := metav1.LabelSelectorAsSelector(s)
 		return err == nil && selector.Matches(labels.Set(x.pod.Labels)) && !selector.Matches(labels.Set(changed))
 	})
+}
+
+// controllerSelector returns the selector of the workload that controls the pod; nil if the snapshot does not have it.
+func (x *explainer) controllerSelector() *metav1.LabelSelector {
+	controller := metav1.GetControllerOfNoCopy(x.pod)
+	if controller == nil {
+		return nil
+	}
+	if set := x.s.ReplicaSet(controller.Name); set != nil && set.UID == controller.UID {
+		return set.Spec.Selector
+	}
+	if set := x.s.StatefulSet(controller.Name); set != nil && set.UID == controller.UID {
+		return set.Spec.Selector
+	}
+	if set := x.s.DaemonSet(controller.Name); set != nil && set.UID == controller.UID {
+		return set.Spec.Selector
+	}
+	return nil
 }
 
 // labelChange returns the change of a label that meets a requirement; empty if it is met, or if any value may do.

@@ -245,13 +245,17 @@ func resizeOf(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) (written,
 			contains(status.Resources.Requests, requests) && contains(status.Resources.Limits, limits)
 	}
 	for i := range pod.Status.Conditions {
-		condition := &pod.Status.Conditions[i]
-		isOlder := condition.ObservedGeneration > 0 && condition.ObservedGeneration < pod.Generation // of an earlier resize
-		if condition.Type == corev1.PodResizePending && condition.Status == corev1.ConditionTrue && condition.Reason == corev1.PodReasonInfeasible && !isOlder {
+		if condition := &pod.Status.Conditions[i]; isInfeasible(condition, pod.Generation) {
 			infeasible = "the kubelet cannot resize the pod: " + condition.Message
 		}
 	}
 	return written, written && applied, infeasible
+}
+
+// isInfeasible reports whether a kubelet cannot resize a pod, of this generation: a condition of an earlier one is of an earlier resize.
+func isInfeasible(condition *corev1.PodCondition, generation int64) bool {
+	return condition.Type == corev1.PodResizePending && condition.Status == corev1.ConditionTrue && condition.Reason == corev1.PodReasonInfeasible &&
+		(condition.ObservedGeneration == 0 || condition.ObservedGeneration >= generation)
 }
 
 func contains(list, wanted corev1.ResourceList) bool {

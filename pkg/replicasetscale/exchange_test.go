@@ -2,7 +2,6 @@ package replicasetscale
 
 import (
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -28,7 +27,7 @@ func withheld(code rule.Code) func(*corev1.Pod) {
 	detail, err := json.Marshal(appsv1alpha1.Detail{Stage: appsv1alpha1.StagePreCheck, RejectInfo: []appsv1alpha1.RejectInfo{
 		{RuleName: "r", Reason: string(code) + ": approved is absent"},
 	}})
-	return annotated(appsv1alpha1.DetailAnnotationPrefix+"/web", fmt.Sprintf("%s", detail), err)
+	return annotated(appsv1alpha1.DetailAnnotationPrefix+"/web", string(detail), err)
 }
 
 func annotated(key, value string, err error) func(*corev1.Pod) {
