@@ -121,3 +121,6 @@ const (
 	// ReasonNoLease means that the TrafficAdapter names no Lease.
 	ReasonNoLease = "NoLease"
 )
+
+// ConditionConsistent is a condition of Services behind a provider: whether the provider has the expected state.
+const ConditionConsistent = "podops.dev/Consistent"

@@ -289,8 +289,5 @@ const (
 	DeleteOperationType = "delete"
 )
 
-// ConditionConsistent is a condition of Services behind a provider: whether the provider has the expected state.
-const ConditionConsistent = "podops.dev/Consistent"
-
 // IsControlled reports whether an object with the labels is under PodOps.
 func IsControlled(labels map[string]string) bool { return labels[ControlLabelKey] == ControlLabelValue }
