@@ -44,6 +44,9 @@ type inFlight struct {
 	operation *appsv1alpha1.PodOperation
 	before    map[types.UID]standing
 	posts     map[string]int // POSTs by traceId
+
+	// gone is the number of pods of the Deployment whose deletes no replica has reviewed.
+	gone int
 }
 
 // standing is where a pod stands.
@@ -256,22 +259,36 @@ func (f *inFlight) standings() map[types.UID]standing {
 	return all
 }
 
-// expectKept expects that everything is as it was: each lifecycle has taken no step, and was not begun again. The
-// controller of ReplicaSets repeats the deletes of the pods of "kept": one that no replica reviewed, since it was
-// killed, removes its pod, as docs/upgrade.md states.
+// expectKept expects that everything is as it was: each lifecycle has taken no step, and was not begun again. Of the pods of
+// "kept", which a rule withholds, others may wait in turn. The controller of ReplicaSets repeats their deletes: one that no
+// replica reviewed, since it was killed, removes its pod, as docs/upgrade.md states.
 func (f *inFlight) expectKept(ctx context.Context) {
 	GinkgoHelper()
 	passed := readRequests(f.system).passedPods
 	maps.DeleteFunc(f.before, func(_ types.UID, pod standing) bool {
-		return strings.HasPrefix(pod.Name, kept+"-") && passed[types.NamespacedName{Namespace: f.namespace, Name: pod.Name}]
+		isGone := isKept(pod) && passed[types.NamespacedName{Namespace: f.namespace, Name: pod.Name}]
+		if isGone {
+			f.gone++
+		}
+		return isGone
 	})
-	Expect(cmp.Diff(f.before, f.standings())).To(BeEmpty(), "where the pods in flight stand (-before +now)")
+	Expect(cmp.Diff(withoutKept(f.before), withoutKept(f.standings()))).To(BeEmpty(), "where the pods in flight stand (-before +now)")
+	Eventually(ctx, f.leaving).Should(HaveLen(2-f.gone), "pods of the Deployment that wait")
 	Expect(f.seeOperation(ctx)).To(And(HaveField("Status.Succeeded", int32(1)), HaveField("Status.CompletionTime", BeNil())))
 	Expect(f.approvals.Posts(f.namespace)).To(Equal(f.posts), "POSTs by traceId")
 	Expect(f.approvals.Waiting(f.namespace)).To(HaveLen(2))
 	for _, name := range []string{"deleted", "evicted"} {
 		Expect(f.seeing(name)().Annotations).To(HaveKey(appsv1alpha1.PendingDeleteAnnotationKey), name)
 	}
+}
+
+func isKept(pod standing) bool { return strings.HasPrefix(pod.Name, kept+"-") }
+
+// withoutKept returns the pods that the Deployment does not have.
+func withoutKept(all map[types.UID]standing) map[types.UID]standing {
+	others := maps.Clone(all)
+	maps.DeleteFunc(others, func(_ types.UID, pod standing) bool { return isKept(pod) })
+	return others
 }
 
 // release approves and continues everything, and expects that all of it completes, once.
