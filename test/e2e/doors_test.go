@@ -96,7 +96,7 @@ var _ = Describe("A request to remove a pod", Label(mainStories), func() {
 			Eventually(ctx, func(ctx context.Context) (batchv1.JobStatus, error) {
 				err := p.admin.Get(ctx, client.ObjectKeyFromObject(job), job)
 				return job.Status, err
-			}).Should(And(HaveField("Succeeded", int32(1)), HaveField("Active", int32(0))))
+			}).WithTimeout(4 * patience).Should(And(HaveField("Succeeded", int32(1)), HaveField("Active", int32(0)))) // the Job controller backs off, up to a minute
 		})
 
 		It("passes when the pod has completed", func(ctx context.Context) {
