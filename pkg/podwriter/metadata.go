@@ -16,7 +16,16 @@ import (
 // the same name, as any operation controller does; nil values remove a key. It returns the pod
 // as stored, nil when the pod no longer exists.
 func PatchMetadata(ctx context.Context, c client.Client, pod *corev1.Pod, labels, annotations map[string]any) (*corev1.Pod, error) {
-	metadata := map[string]any{"uid": pod.UID}
+	return patchMetadata(ctx, c, pod, map[string]any{"uid": pod.UID}, labels, annotations)
+}
+
+// PatchUnchanged is PatchMetadata on condition that the pod is still at its resourceVersion. It returns nil, too, when the pod
+// has changed.
+func PatchUnchanged(ctx context.Context, c client.Client, pod *corev1.Pod, labels, annotations map[string]any) (*corev1.Pod, error) {
+	return patchMetadata(ctx, c, pod, map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion}, labels, annotations)
+}
+
+func patchMetadata(ctx context.Context, c client.Client, pod *corev1.Pod, metadata, labels, annotations map[string]any) (*corev1.Pod, error) {
 	if len(labels) > 0 {
 		metadata["labels"] = labels
 	}

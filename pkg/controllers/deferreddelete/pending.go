@@ -108,14 +108,14 @@ func edited() predicate.Funcs {
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld, e.ObjectNew
-			return before.GetGeneration() != after.GetGeneration() || progressOf(before) != progressOf(after) ||
+			return before.GetGeneration() != after.GetGeneration() || deletionProgress(before) != deletionProgress(after) ||
 				before.GetDeletionTimestamp() == nil && after.GetDeletionTimestamp() != nil
 		},
 	}
 }
 
-// progressOf returns the part of the status of a workload from which follows which pods its controller deletes.
-func progressOf(object client.Object) string {
+// deletionProgress returns the fields of the status from which follows which pods the controller of a workload deletes.
+func deletionProgress(object client.Object) string {
 	switch o := object.(type) {
 	case *appsv1.StatefulSet:
 		return fmt.Sprintf("%d/%s", o.Status.ObservedGeneration, o.Status.UpdateRevision)

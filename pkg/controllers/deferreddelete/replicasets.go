@@ -89,9 +89,18 @@ func (r *ReplicaSetDeletes) Cancel(ctx context.Context, target, others int, pods
 	return wait, nil
 }
 
-// Exchange cancels the delete of a pod that waits, so that another pod of its ReplicaSet may go.
-func (r *ReplicaSetDeletes) Exchange(ctx context.Context, pod *corev1.Pod) error {
-	return r.cancel(ctx, pod, deferreddelete.LapseExchanged)
+// Exchange cancels the delete of a pod that waits, so that another pod of its ReplicaSet may go. It returns false, and
+// cancels nothing, if the pod has changed: a rule may have permitted it meanwhile.
+func (r *ReplicaSetDeletes) Exchange(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	if r.stale.Has(pod, r.clock.Now()) {
+		return false, nil
+	}
+	stored, err := podwriter.PatchUnchanged(ctx, r.client, pod, undoLabels(), replicasetscale.Unpin(pod))
+	if err != nil || stored == nil {
+		return false, err
+	}
+	r.cancelled(pod, deferreddelete.LapseExchanged)
+	return true, nil
 }
 
 func (r *ReplicaSetDeletes) cancel(ctx context.Context, pod *corev1.Pod, lapse deferreddelete.Lapse) error {
@@ -101,10 +110,15 @@ func (r *ReplicaSetDeletes) cancel(ctx context.Context, pod *corev1.Pod, lapse d
 	if stored, err := undoPending(ctx, r.client, pod); err != nil || stored == nil {
 		return err
 	}
+	r.cancelled(pod, lapse)
+	return nil
+}
+
+// cancelled reports that the delete of a pod has been cancelled.
+func (r *ReplicaSetDeletes) cancelled(pod *corev1.Pod, lapse deferreddelete.Lapse) {
 	r.stale.Note(pod, r.clock.Now())
 	r.observed.Forget(pod.UID, aspectNeeded)
 	r.observed.Forget(pod.UID, aspectAllowed)
 	r.metrics.lapsed(lapse)
 	r.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteUndone, "Undo", "%s", lapse.Describe())
-	return nil
 }

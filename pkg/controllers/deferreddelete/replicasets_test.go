@@ -2,11 +2,13 @@ package deferreddelete
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
@@ -131,6 +133,34 @@ func TestUndoRestoresTheDeletionCostOfAScaleDown(t *testing.T) {
 		`"podopslifecycle.kusionstack.io/previous-deletion-cost":null},"labels":{"undo-operation-type/pod-delete":"delete"},"uid":"web-0-uid"}}`}
 	if diff := cmp.Diff(want, d.sent()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+// TestAnExchangeLeavesAPodThatHasChanged has a rule permit the pod while the exchange is decided: its delete goes on.
+func TestAnExchangeLeavesAPodThatHasChanged(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err    error
+		events []string
+	}{
+		"unchanged":           {events: []string{EventDeleteUndone}},
+		"permitted meanwhile": {err: apierrors.NewConflict(corev1.Resource("pods"), "web-0", nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDeletes(t)
+			d.err = tc.err
+			pod := owned("web-0").Available().Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, start).Obj()
+			pod.ResourceVersion = "7"
+			cancelled, err := d.deletes.Exchange(t.Context(), pod)
+			if err != nil || cancelled != (tc.err == nil) {
+				t.Errorf("cancelled: %t, %v", cancelled, err)
+			}
+			if sent := d.sent(); len(sent) != 1 || !strings.Contains(sent[0], `"resourceVersion":"7"`) {
+				t.Errorf("sent %v, want a request for this version of the pod", sent)
+			}
+			if diff := cmp.Diff(tc.events, d.events()); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

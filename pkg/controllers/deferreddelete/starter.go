@@ -271,9 +271,12 @@ func beginPending(ctx context.Context, c client.Client, pod *corev1.Pod, request
 
 // undoPending ends the lifecycle pod-delete of a pod, and removes the record of the request.
 func undoPending(ctx context.Context, c client.Client, pod *corev1.Pod) (*corev1.Pod, error) {
-	return patchRecord(ctx, c, pod, map[string]any{
-		appsv1alpha1.UndoOperationTypeLabelPrefix + "/" + appsv1alpha1.PodDeleteID: appsv1alpha1.DeleteOperationType,
-	}, nil)
+	return patchRecord(ctx, c, pod, undoLabels(), nil)
+}
+
+// undoLabels returns the label that ends the lifecycle pod-delete.
+func undoLabels() map[string]any {
+	return map[string]any{appsv1alpha1.UndoOperationTypeLabelPrefix + "/" + appsv1alpha1.PodDeleteID: appsv1alpha1.DeleteOperationType}
 }
 
 // withoutVerdicts removes the verdicts of the rules on an earlier lifecycle of a pod: the next

@@ -42,9 +42,9 @@ const EventScaleDownDropped = "ScaleDownDropped"
 // Deletes cancels the deletes of pods of a ReplicaSet that are not wanted any more. target is the number of pods that the
 // ReplicaSet is to have, others the number of its pods without the control label. Cancel returns how soon to call it again; 0 if only a change matters.
 //
-// Exchange cancels the delete of a pod that waits so that another pod begins.
+// Exchange cancels the delete of a pod that waits so that another pod begins, and reports whether it has.
 type Deletes interface {
-	Exchange(ctx context.Context, pod *corev1.Pod) error
+	Exchange(ctx context.Context, pod *corev1.Pod) (bool, error)
 	Cancel(ctx context.Context, target, others int, pods []*corev1.Pod) (time.Duration, error)
 }
 
@@ -273,8 +273,12 @@ func (r *Reconciler) exchange(ctx context.Context, snapshot replicasetscale.Snap
 	}
 	snapshot.Forget(own.attempts)
 	for _, pod := range pods {
-		if err := r.deletes.Exchange(ctx, pod); err != nil {
+		cancelled, err := r.deletes.Exchange(ctx, pod)
+		if err != nil {
 			return err
+		}
+		if !cancelled {
+			continue
 		}
 		own.attempts[pod.UID] = replicasetscale.AttemptOn(pod, r.clock.Now())
 		delete(own.begun, pod.UID)

@@ -73,9 +73,9 @@ func granted(name string) *corev1.Pod {
 // noDeletes cancels nothing: package deferreddelete has the tests of that. It records exchanges.
 type noDeletes struct{ exchanged []string }
 
-func (d *noDeletes) Exchange(_ context.Context, pod *corev1.Pod) error {
+func (d *noDeletes) Exchange(_ context.Context, pod *corev1.Pod) (bool, error) {
 	d.exchanged = append(d.exchanged, pod.Name)
-	return nil
+	return true, nil
 }
 
 func (*noDeletes) Cancel(context.Context, int, int, []*corev1.Pod) (time.Duration, error) {
