@@ -13,7 +13,7 @@ import (
 // concurrent use.
 type blocked struct {
 	mu          sync.Mutex
-	byOperation map[types.UID]map[types.UID]blockedPod
+	byOperation map[types.NamespacedName]map[types.UID]blockedPod
 }
 
 type blockedPod struct {
@@ -22,7 +22,7 @@ type blockedPod struct {
 }
 
 // note records what a pod waits for.
-func (b *blocked) note(operation, pod types.UID, message string, now time.Time) {
+func (b *blocked) note(operation types.NamespacedName, pod types.UID, message string, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.byOperation[operation] == nil {
@@ -31,8 +31,8 @@ func (b *blocked) note(operation, pod types.UID, message string, now time.Time) 
 	b.byOperation[operation][pod] = blockedPod{message, now}
 }
 
-// of returns the pods that were checked within podoperation.BlockedDelay. It forgets the others: they are checked again.
-func (b *blocked) of(operation types.UID, now time.Time) map[types.UID]string {
+// fresh returns the pods that were checked within podoperation.BlockedDelay. It forgets the others: they are checked again.
+func (b *blocked) fresh(operation types.NamespacedName, now time.Time) map[types.UID]string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	pods := map[types.UID]string{}
@@ -49,7 +49,7 @@ func (b *blocked) of(operation types.UID, now time.Time) map[types.UID]string {
 	return pods
 }
 
-func (b *blocked) forget(operation types.UID) {
+func (b *blocked) forget(operation types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.byOperation, operation)

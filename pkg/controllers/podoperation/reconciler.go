@@ -63,7 +63,7 @@ func New(c client.Client, live client.Reader, recorder events.EventRecorder, clk
 		client: c, live: live, recorder: recorder, clock: clk,
 		reports: reports{last: map[types.NamespacedName]time.Time{}},
 		starts:  starts{byNamespace: map[string]sets.Set[types.UID]{}},
-		blocked: blocked{byOperation: map[types.UID]map[types.UID]blockedPod{}},
+		blocked: blocked{byOperation: map[types.NamespacedName]map[types.UID]blockedPod{}},
 		stale:   podwriter.NewVersions(podwriter.StaleFor),
 	}
 }
@@ -74,6 +74,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.client.Get(ctx, req.NamespacedName, operation); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.reports.forget(req.NamespacedName)
+			r.blocked.forget(req.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -88,13 +89,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	snapshot.Blocked = r.blocked.of(operation.UID, snapshot.Now)
+	snapshot.Blocked = r.blocked.fresh(req.NamespacedName, snapshot.Now)
 	decision := podoperation.Decide(snapshot)
 	if decision.Status.StartTime == nil {
 		r.starts.release(operation)
 	}
 	if decision.Status.CompletionTime != nil {
-		r.blocked.forget(operation.UID)
+		r.blocked.forget(req.NamespacedName)
 	}
 	if decision.Protect {
 		if err := r.changeFinalizer(ctx, operation, controllerutil.AddFinalizer); err != nil {

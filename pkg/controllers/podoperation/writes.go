@@ -108,7 +108,7 @@ func (r *Reconciler) check(ctx context.Context, operation *appsv1alpha1.PodOpera
 	case err != nil:
 		return cmp.Or(r.fail(ctx, operation, stored, err), errImpossible)
 	case waits != "":
-		r.blocked.note(operation.UID, pod.UID, waits, r.clock.Now())
+		r.blocked.note(client.ObjectKeyFromObject(operation), pod.UID, waits, r.clock.Now())
 		return errBlocked
 	default:
 		return nil
