@@ -89,9 +89,20 @@ func maskedModule(module spec.Module, masks []Mask) spec.Module {
 // shortestSecret is the length of the shortest text that is replaced in outputs: a shorter one is part of too many words.
 const shortestSecret = 4
 
+// hiding returns what replaces masked texts in others, the longest first.
+func hiding(secrets []string) *strings.Replacer {
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+	var pairs []string
+	for _, secret := range secrets {
+		if len(secret) >= shortestSecret {
+			pairs = append(pairs, secret, maskedValue)
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}
+
 // withoutSecrets replaces masked texts in the strings of a document: a module may repeat its input in a message.
 func withoutSecrets(output json.RawMessage, secrets []string) (json.RawMessage, error) {
-	secrets = slices.DeleteFunc(slices.Clone(secrets), func(secret string) bool { return len(secret) < shortestSecret })
 	if len(secrets) == 0 || len(output) == 0 {
 		return output, nil
 	}
@@ -99,22 +110,11 @@ func withoutSecrets(output json.RawMessage, secrets []string) (json.RawMessage, 
 	if err != nil {
 		return nil, fmt.Errorf("decoding output: %w", err)
 	}
-	text, err := json.Marshal(mapStrings(document, func(text string) string { return hide(text, secrets) }))
+	text, err := json.Marshal(mapStrings(document, hiding(secrets).Replace))
 	if err != nil {
 		return nil, fmt.Errorf("encoding masked output: %w", err)
 	}
 	return text, nil
-}
-
-// hide replaces masked texts in a text, the longest first.
-func hide(text string, secrets []string) string {
-	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
-	for _, secret := range secrets {
-		if len(secret) >= shortestSecret {
-			text = strings.ReplaceAll(text, secret, maskedValue)
-		}
-	}
-	return text
 }
 
 // mapStrings returns a document with other strings, in keys of objects, too.
@@ -136,15 +136,26 @@ func mapStrings(document any, change func(string) string) any {
 	return document
 }
 
+// appendStrings appends the strings among the values of a document. Keys are no secrets.
+func appendStrings(all []string, document any) []string {
+	switch node := document.(type) {
+	case string:
+		all = append(all, node)
+	case map[string]any:
+		for _, value := range node {
+			all = appendStrings(all, value)
+		}
+	case []any:
+		for _, value := range node {
+			all = appendStrings(all, value)
+		}
+	}
+	return all
+}
+
 // replace reports whether the path existed. It adds the strings that it replaces to secrets.
 func replace(document any, path Mask, secrets *[]string) bool {
 	found := false
-	note := func(value any) {
-		mapStrings(value, func(text string) string {
-			*secrets = append(*secrets, text)
-			return text
-		})
-	}
 	switch node := document.(type) {
 	case map[string]any:
 		for key := range node {
@@ -152,7 +163,7 @@ func replace(document any, path Mask, secrets *[]string) bool {
 				continue
 			}
 			if len(path) == 1 {
-				note(node[key])
+				*secrets = appendStrings(*secrets, node[key])
 				node[key], found = maskedValue, true
 				continue
 			}
@@ -164,7 +175,7 @@ func replace(document any, path Mask, secrets *[]string) bool {
 				return false
 			}
 			if len(path) == 1 {
-				note(node[i])
+				*secrets = appendStrings(*secrets, node[i])
 				node[i], found = maskedValue, true
 				continue
 			}

@@ -55,7 +55,7 @@ func TestOutputsRepeatNoMaskedText(t *testing.T) {
 	if diff := cmp.Diff(`{"***":true,"deny":["no: ***, ***"],"n":12345678901234567890}`, string(output)); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
-	if text := hide("cannot parse S3CR3T-1", secrets); strings.Contains(text, "S3CR3T") {
+	if text := hiding(secrets).Replace("cannot parse S3CR3T-1"); strings.Contains(text, "S3CR3T") {
 		t.Errorf("the error is %q", text)
 	}
 }

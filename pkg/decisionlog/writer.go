@@ -206,7 +206,7 @@ func (w *Writer) decision(observed opa.Observation, module string) (Decision, er
 		return Decision{}, err
 	}
 	if failed := observed.Err; failed != nil {
-		decision.Error = hide(failed.Error(), secrets)
+		decision.Error = hiding(secrets).Replace(failed.Error())
 		return decision, nil
 	}
 	output, err := observed.Output()
