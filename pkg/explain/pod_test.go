@@ -226,7 +226,9 @@ func TestAWorkloadWithoutAManager(t *testing.T) {
 	deployment.Spec.Replicas = new(int32(2))
 	for label, want := range map[string]bool{appsv1alpha1.ControlLabelValue: true, "": false} {
 		deployment.Spec.Template.Labels = map[string]string{appsv1alpha1.ControlLabelKey: label}
-		snapshot := &clusterstate.Snapshot{Namespace: "default", Manager: clusterstate.Manager{Lease: true, Renewed: now()}}
+		snapshot := &clusterstate.Snapshot{
+			Namespace: "default", Deployments: []*appsv1.Deployment{deployment}, Manager: clusterstate.Manager{Lease: true, Renewed: now()},
+		}
 		reasons := explain.OfWorkload(snapshot, deployment, now()).Reasons
 		if (len(reasons) == 1 && reasons[0].Situation == explain.ManagerAway && reasons[0].Docs != "") != want {
 			t.Errorf("label %q: got %+v", label, reasons)

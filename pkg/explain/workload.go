@@ -16,6 +16,7 @@ import (
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/replicasetscale"
+	"github.com/podops-dev/podops/pkg/rule"
 )
 
 // Workload is a Deployment, ReplicaSet, StatefulSet or DaemonSet.
@@ -44,7 +45,8 @@ func OfWorkload(s *clusterstate.Snapshot, workload Workload, now time.Time) Expl
 	}
 	reasons, notes := grouped(s, pods, now)
 	isAway := slices.ContainsFunc(reasons, func(r Reason) bool { return r.Situation == ManagerAway })
-	if !isAway && e.Pods.Available < e.Pods.Desired && appsv1alpha1.IsControlled(templateLabels(workload)) && s.Manager.Away(now) {
+	template := s.Template(rule.Owner{Kind: e.Kind, Name: e.Name})
+	if !isAway && e.Pods.Available < e.Pods.Desired && template != nil && appsv1alpha1.IsControlled(template.Labels) && s.Manager.Away(now) {
 		away := managerAway(s.Manager) // no pod of the workload is created without a manager
 		away.rank, away.Docs = rankNothingMoves, away.Situation.Anchor()
 		own = append(own, away)
@@ -53,22 +55,6 @@ func OfWorkload(s *clusterstate.Snapshot, workload Workload, now time.Time) Expl
 	e.Notes = append(e.Notes, notes...)
 	e.Summary = summaryOf(*e.Pods)
 	return e
-}
-
-// templateLabels returns the labels of the pod template of a workload.
-func templateLabels(workload Workload) map[string]string {
-	switch w := workload.(type) {
-	case *appsv1.Deployment:
-		return w.Spec.Template.Labels
-	case *appsv1.ReplicaSet:
-		return w.Spec.Template.Labels
-	case *appsv1.StatefulSet:
-		return w.Spec.Template.Labels
-	case *appsv1.DaemonSet:
-		return w.Spec.Template.Labels
-	default:
-		return nil
-	}
 }
 
 // rolloutReasons returns the reasons that the controller of Deployments reports of a rollout.
