@@ -1,3 +1,5 @@
+//go:build defects
+
 package world_test
 
 import (
@@ -8,12 +10,9 @@ import (
 	"github.com/podops-dev/podops/test/world"
 )
 
-// TestDefect plays the stories, and then the schedules of seeds, until one fails: the command defects builds it with a
-// defect in PodOps. It fails if every schedule passes.
+// TestDefect plays the stories, and then the schedules of seeds, until one fails: the command defects builds it with the
+// tag defects and a defect in PodOps. It fails if every schedule passes.
 func TestDefect(t *testing.T) {
-	if !*defect {
-		t.Skip("make test-world-defects plays it")
-	}
 	played := 0
 	for _, s := range stories() {
 		if s.known {

@@ -17,12 +17,11 @@ import (
 )
 
 var (
-	seeds  = flag.Int("seeds", 20, "how many schedules TestSchedules plays")
-	from   = flag.Uint64("from", 1, "the first seed of TestSchedules")
-	seed   = flag.Uint64("seed", 0, "the one seed that TestSchedules plays; its trace is printed")
-	defect = flag.Bool("defect", false, "play TestDefect")
-	full   = flag.Bool("trace", false, "print the trace of every schedule, in full")
-	plays  = flag.Int("shrink", 40, "how many schedules may be played to shrink one that failed")
+	seeds = flag.Int("seeds", 20, "how many schedules TestSchedules plays")
+	from  = flag.Uint64("from", 1, "the first seed of TestSchedules")
+	seed  = flag.Uint64("seed", 0, "the one seed that TestSchedules plays; its trace is printed")
+	full  = flag.Bool("trace", false, "print the trace of every schedule, in full")
+	plays = flag.Int("shrink", 40, "how many schedules may be played to shrink one that failed")
 
 	// fixture is made before any bubble.
 	fixture *world.Fixture

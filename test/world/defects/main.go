@@ -66,10 +66,10 @@ func play(ctx context.Context, patch string, seeds int) (string, error) {
 		return "", err
 	}
 	program := filepath.Join(scratch, "world.test")
-	if out, err := exec.CommandContext(ctx, "go", "test", "-vet=off", "-ldflags=-w", "-overlay", overlay, "-c", "-o", program, ".").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "go", "test", "-vet=off", "-ldflags=-w", "-tags=defects", "-overlay", overlay, "-c", "-o", program, ".").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building with the defect: %w\n%s", err, out)
 	}
-	played := exec.CommandContext(ctx, program, "-test.run", "^TestDefect$", "-test.timeout", "12h", "-defect", "-seeds", fmt.Sprint(seeds))
+	played := exec.CommandContext(ctx, program, "-test.run", "^TestDefect$", "-test.timeout", "12h", "-seeds", fmt.Sprint(seeds))
 	out, err := played.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("no law found the defect: %w\n%s", err, out)
