@@ -12,7 +12,7 @@ import (
 	"github.com/podops-dev/podops/pkg/lifecycle"
 )
 
-// longOnNode is time that a node may wait for a pod before it is a finding: the deadlines of nodes are minutes.
+// longOnNode is how long a node may wait for a pod before that is a finding: node deadlines are minutes.
 const longOnNode = 5 * time.Minute
 
 func nodeChecks() []check {

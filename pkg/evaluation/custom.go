@@ -67,7 +67,7 @@ func ModuleOf(
 			Owner: ownerOf(object, custom), Module: custom.Source, ParametersSchema: custom.ParametersSchema,
 		})
 		if err != nil {
-			return spec.Module{}, &unusableRuleError{codeOfInspection(err), fmt.Errorf("rule %q: %w", entry.Name, err)}
+			return spec.Module{}, &unusableRuleError{inspectionCode(err), fmt.Errorf("rule %q: %w", entry.Name, err)}
 		}
 		custom.Entry = inspection.Entry
 	}
@@ -78,9 +78,9 @@ func ModuleOf(
 	return module, nil
 }
 
-// codeOfInspection returns the code of a module that could not be inspected. An error that is not of the module, such as that of a
-// busy machine or of a child process that was killed, has it compiled again.
-func codeOfInspection(err error) rule.Code {
+// inspectionCode returns the code for a module that could not be inspected. After an error that the module did not cause, such as a
+// busy machine or a child process that was killed, it is compiled again.
+func inspectionCode(err error) rule.Code {
 	if errors.As(err, new(*opa.CompileError)) || errors.As(err, new(*opa.PanicError)) {
 		return rule.CodeCompileFailed
 	}

@@ -248,7 +248,7 @@ func (e *Evaluator) prepare(
 			}
 			return prepared
 		}
-		err = &unusableRuleError{codeOfInspection(err), err}
+		err = &unusableRuleError{inspectionCode(err), err}
 	}
 	prepared.err = err
 	if fallback := e.fallback(ctx, object, rule); fallback != nil {

@@ -191,8 +191,8 @@ func registerRules(
 	return guard, nil
 }
 
-// registerOwners registers the reader of the scales of owners, for every controller of pods in the index, and the
-// count of the pods of owners that do not have the control label.
+// registerOwners registers the reader of owner scales, for every controller of pods in the index, and the count of owned
+// pods without the control label.
 func registerOwners(mgr manager.Manager, index ruleIndex, measured *ownerscale.Metrics, workers int, clk clock.WithTicker) error {
 	api, err := ownerscale.NewClient(mgr.GetConfig())
 	if err != nil {

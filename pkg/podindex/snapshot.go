@@ -194,7 +194,7 @@ func (x *Index) Snapshot(name string, pods func(*appsv1alpha1.PodTransitionRule)
 }
 
 func (n *namespace) ruleView(r *ruleset, versions map[types.UID]string) RuleView {
-	waiting, uncontrolled := r.waiting.ordered(), n.uncontrolledOf(r)
+	waiting, uncontrolled := r.waiting.ordered(), n.countUncontrolled(r)
 	view := RuleView{
 		Object:      r.object,
 		SelectorErr: r.selectorErr,

@@ -35,9 +35,9 @@ func (x *Index) SetUncontrolled(namespace string, owner types.UID, pods []types.
 	x.notify(namespace)
 }
 
-// uncontrolledOf returns the number of available pods without the control label of the workloads that a rule covers: its
+// countUncontrolled returns how many available pods without the control label belong to workloads that a rule covers: its
 // desired number includes them.
-func (n *namespace) uncontrolledOf(r *ruleset) int {
+func (n *namespace) countUncontrolled(r *ruleset) int {
 	total := 0
 	for controller, pods := range n.uncontrolled {
 		if _, counted := n.countedOwner(r, controller); counted && r.covered[controller] {

@@ -96,8 +96,8 @@ func Check(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) (waits strin
 	}
 }
 
-// behind returns why the status of a container may be that of an earlier image than the image of its spec; empty if
-// it is not. The digest of such a status would put the earlier image back.
+// behind returns why a container status may describe an earlier image than spec.image; empty if it does not. The digest
+// in such a status would put the earlier image back.
 func behind(pod *corev1.Pod, container *corev1.Container, status *corev1.ContainerStatus) string {
 	parsed, err := reference.ParseNormalizedNamed(container.Image)
 	if _, hasDigest := parsed.(reference.Digested); err != nil || hasDigest {
@@ -252,7 +252,8 @@ func resizeOf(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) (written,
 	return written, written && applied, infeasible
 }
 
-// isInfeasible reports whether a kubelet cannot resize a pod, of this generation: a condition of an earlier one is of an earlier resize.
+// isInfeasible reports whether the kubelet cannot resize a pod as this generation requests. A condition with an earlier
+// generation reports an earlier resize.
 func isInfeasible(condition *corev1.PodCondition, generation int64) bool {
 	return condition.Type == corev1.PodResizePending && condition.Status == corev1.ConditionTrue && condition.Reason == corev1.PodReasonInfeasible &&
 		(condition.ObservedGeneration == 0 || condition.ObservedGeneration >= generation)

@@ -388,7 +388,7 @@ func (p scenario) denyDeletes(ctx context.Context) {
 	Eventually(ctx, func(ctx context.Context) error { return p.admin.Delete(ctx, p.list(ctx)[0], client.DryRunAll, forced) }).Should(expect.BeRefused(422, "not here"))
 }
 
-// reviewDeletes adds a policy, not of PodOps, that validates the deletes of pods of the scenario.
+// reviewDeletes adds another policy beside those of PodOps, which validates pod deletes in the scenario.
 func (p scenario) reviewDeletes(ctx context.Context, validation admissionregistrationv1.Validation) {
 	GinkgoHelper()
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}

@@ -35,7 +35,7 @@ var _ = Describe("The policy leader-last", func() {
 		})
 	})
 
-	// selected has the template of the pods of the sample.
+	// selected returns a pod template that the sample rule selects.
 	selected := func() (*metav1.LabelSelector, corev1.PodTemplateSpec) {
 		template := template()
 		template.Labels["app"] = "db"

@@ -203,7 +203,7 @@ var _ = Describe("A PodOperation", func() {
 		p.pods(ctx, 4, nil)
 		var before []string
 		for _, pod := range p.list(ctx) {
-			before = append(before, imageIDOf(pod))
+			before = append(before, imageID(pod))
 		}
 		one := p.operation(ctx, appsv1alpha1.PodOperationSpec{Target: web, Action: restart})
 		two := p.operation(ctx, appsv1alpha1.PodOperationSpec{Target: web, Action: appsv1alpha1.PodOperationAction{
@@ -213,19 +213,19 @@ var _ = Describe("A PodOperation", func() {
 			Eventually(ctx, p.seeingOperation(operation)).WithTimeout(2 * patience).Should(haveEnded(appsv1alpha1.ReasonSucceeded, 4))
 		}
 		Eventually(ctx, p.list).Should(HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle())))
-		Expect(p.list(ctx)).To(HaveEach(And(WithTransform(imageOf, HavePrefix(newImage)), WithTransform(imageIDOf, Not(BeElementOf(before))))),
+		Expect(p.list(ctx)).To(HaveEach(And(WithTransform(imageOf, HavePrefix(newImage)), WithTransform(imageID, Not(BeElementOf(before))))),
 			"the restart must not put the old image back")
 	})
 
 	It("restarts a pod with the image of its spec, also while its kubelet replaces the container", func(ctx context.Context) {
 		p.pods(ctx, 1, func(pod *corev1.Pod) { pod.Annotations = map[string]string{"test.podops.dev/start-delay": "5s"} })
 		pod := p.list(ctx)[0]
-		before := imageIDOf(pod)
+		before := imageID(pod)
 		update := fmt.Appendf(nil, `{"spec":{"containers":[{"name":"web","image":%q}]}}`, newImage)
 		Expect(p.admin.Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, update))).To(Succeed())
 		operation := p.operation(ctx, appsv1alpha1.PodOperationSpec{Target: web, Action: restart})
 		Eventually(ctx, p.seeingOperation(operation)).WithTimeout(2 * patience).Should(haveEnded(appsv1alpha1.ReasonSucceeded, 1))
-		Expect(p.list(ctx)).To(HaveEach(And(WithTransform(imageOf, HavePrefix(newImage+"@")), WithTransform(imageIDOf, Not(Equal(before))))))
+		Expect(p.list(ctx)).To(HaveEach(And(WithTransform(imageOf, HavePrefix(newImage+"@")), WithTransform(imageID, Not(Equal(before))))))
 	})
 
 	It("fails for a container that does not exist while every pod serves", func(ctx context.Context) {
@@ -288,7 +288,7 @@ func (p scenario) operation(ctx context.Context, spec appsv1alpha1.PodOperationS
 	return operation
 }
 
-func imageIDOf(pod *corev1.Pod) string { return pod.Status.ContainerStatuses[0].ImageID }
+func imageID(pod *corev1.Pod) string { return pod.Status.ContainerStatuses[0].ImageID }
 
 // seeingOperation returns a function that reads an operation into the given object.
 func (p scenario) seeingOperation(operation *appsv1alpha1.PodOperation) func(context.Context) (*appsv1alpha1.PodOperation, error) {

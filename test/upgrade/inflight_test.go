@@ -45,7 +45,7 @@ type inFlight struct {
 	before    map[types.UID]standing
 	posts     map[string]int // POSTs by traceId
 
-	// gone is the number of pods of the Deployment whose deletes no replica has reviewed.
+	// gone counts the Deployment's pods whose deletes no replica has reviewed.
 	gone int
 }
 

@@ -105,7 +105,7 @@ func addressOf(pod *corev1.Pod, port intstr.IntOrString) (netip.AddrPort, error)
 		// A port that is not a number was reported with the Service.
 		return netip.AddrPortFrom(address.Unmap(), uint16(port.IntVal)), nil
 	}
-	for _, candidate := range portsOf(&pod.Spec) {
+	for _, candidate := range servicePorts(&pod.Spec) {
 		if candidate.Name == port.StrVal {
 			return netip.AddrPortFrom(address.Unmap(), uint16(candidate.ContainerPort)), nil
 		}
@@ -113,9 +113,9 @@ func addressOf(pod *corev1.Pod, port intstr.IntOrString) (netip.AddrPort, error)
 	return netip.AddrPort{}, fmt.Errorf("none of its containers has a port named %q", port.StrVal)
 }
 
-// portsOf returns the ports of a pod in the order in which Services of Kubernetes look for a name: those of its
-// containers, then those of its sidecars, which are init containers that run for as long as the pod.
-func portsOf(spec *corev1.PodSpec) []corev1.ContainerPort {
+// servicePorts returns the ports of a pod in the order in which Services look for a name: those of its containers, then
+// those of its sidecars, which are init containers that run as long as the pod.
+func servicePorts(spec *corev1.PodSpec) []corev1.ContainerPort {
 	var ports []corev1.ContainerPort
 	for i := range spec.Containers {
 		ports = append(ports, spec.Containers[i].Ports...)

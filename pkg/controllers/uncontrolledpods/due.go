@@ -43,8 +43,9 @@ func due(since time.Time, more bool, now time.Time) (list bool, wait time.Durati
 	}
 }
 
-// availableOf returns the UIDs of the pods of a workload that are available, and whether any of its pods stays.
-func availableOf(owner types.UID, minReady time.Duration, pods []corev1.Pod, now time.Time) (available []types.UID, remain bool) {
+// availablePods returns the UIDs of the available pods among the pods that a workload controls, and whether it controls any
+// that stays.
+func availablePods(owner types.UID, minReady time.Duration, pods []corev1.Pod, now time.Time) (available []types.UID, remain bool) {
 	for i := range pods {
 		pod := &pods[i]
 		controller := metav1.GetControllerOfNoCopy(pod)

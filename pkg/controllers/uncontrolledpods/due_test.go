@@ -56,7 +56,7 @@ func pod(name string, change func(*corev1.Pod)) corev1.Pod {
 	return p
 }
 
-func TestAvailableOf(t *testing.T) {
+func TestAvailablePods(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change   func(*corev1.Pod)
 		minReady time.Duration
@@ -74,7 +74,7 @@ func TestAvailableOf(t *testing.T) {
 		"a pod without an owner":                      {change: func(p *corev1.Pod) { p.OwnerReferences = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, remain := availableOf("web", tc.minReady, []corev1.Pod{pod("a", tc.change)}, epoch)
+			got, remain := availablePods("web", tc.minReady, []corev1.Pod{pod("a", tc.change)}, epoch)
 			if diff := cmp.Diff(tc.want, got); diff != "" || remain != tc.remain {
 				t.Errorf("some remain: %t, want %t; available (-want +got):\n%s", remain, tc.remain, diff)
 			}

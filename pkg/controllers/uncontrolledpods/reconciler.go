@@ -78,7 +78,7 @@ type queue = workqueue.TypedRateLimitingInterface[Workload]
 // changes adds the workloads whose template has the label. Changes within a few seconds share a list.
 func changes(kind string) handler.TypedEventHandler[client.Object, Workload] {
 	add := func(object client.Object, q queue) {
-		if workload, ok := factsOf(object); ok && workload.controlled {
+		if workload, ok := newFacts(object); ok && workload.controlled {
 			q.AddAfter(Workload{kind, client.ObjectKeyFromObject(object)}, spacing)
 		}
 	}
@@ -127,7 +127,7 @@ type facts struct {
 	more func(pods []*corev1.Pod) bool
 }
 
-func factsOf(object client.Object) (facts, bool) {
+func newFacts(object client.Object) (facts, bool) {
 	moreThan := func(counted int32) func([]*corev1.Pod) bool {
 		return func(pods []*corev1.Pod) bool { return int(counted) > len(pods) }
 	}
@@ -160,7 +160,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key Workload) (reconcile.Res
 		r.note(key, time.Time{})
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	workload, _ := factsOf(object)
+	workload, _ := newFacts(object)
 	pods, err := r.cached.Pods(ctx, key.Namespace, object.GetUID())
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("%s %s: %w", key.Kind, key.NamespacedName, err)
@@ -212,7 +212,7 @@ func (r *Reconciler) count(ctx context.Context, object client.Object, workload f
 		return nil, false, fmt.Errorf("listing the pods of %s without the label %s: %w",
 			client.ObjectKeyFromObject(object), appsv1alpha1.ControlLabelKey, err)
 	}
-	available, remain = availableOf(object.GetUID(), workload.minReady, list.Items, r.clock.Now())
+	available, remain = availablePods(object.GetUID(), workload.minReady, list.Items, r.clock.Now())
 	return available, remain, nil
 }
 

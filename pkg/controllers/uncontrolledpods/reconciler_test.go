@@ -184,7 +184,7 @@ func TestMore(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			workload, ok := factsOf(tc.workload)
+			workload, ok := newFacts(tc.workload)
 			if got := ok && workload.more([]*corev1.Pod{{}, {}}); got != tc.want {
 				t.Errorf("more pods: %t, want %t", got, tc.want)
 			}

@@ -67,7 +67,7 @@ func NewReviews(registry prometheus.Registerer) (*prometheus.CounterVec, error) 
 	return reviews, nil
 }
 
-// DeleteDeferrer is the validating webhook of DELETE, and of the UPDATE with which the controller of a Job begins one.
+// DeleteDeferrer is the validating webhook of DELETE, and of the UPDATE with which the Job controller begins one.
 type DeleteDeferrer struct{ reviewer }
 
 // NewDeleteDeferrer returns the webhook of DELETE. reader is a cache of namespaces, pods,
@@ -81,7 +81,7 @@ func NewDeleteDeferrer(
 }
 
 // Handle lets a DELETE pass or defers it. The reviews of a collection have no name: the pod is
-// the old object. An UPDATE is the request of the controller of a Job that comes before its DELETE.
+// the old object. An UPDATE is the request that the Job controller sends before its DELETE.
 func (d *DeleteDeferrer) Handle(ctx context.Context, req admission.Request) admission.Response {
 	requested, pod, err := decode(d.decoder, req)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/removal"
 )
 
-// pageSize is the page size of lists of pods.
+// pageSize is how many pods a list request returns.
 const pageSize = 500
 
 // verb is the verb with its flags.

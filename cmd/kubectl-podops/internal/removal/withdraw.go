@@ -19,7 +19,7 @@ const (
 	Removed                // the pod terminates, or is gone
 )
 
-// RequestRemains returns what remains of the request of a user for a pod; live is the pod of the name, nil for none. A
+// RequestRemains returns what remains of a user's request for a pod; live is the pod of the name, nil for none. A
 // lifecycle that another client has requested is not the user's to withdraw.
 func RequestRemains(pod Pod, live *corev1.Pod, user string) Remains {
 	switch {
