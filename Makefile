@@ -32,9 +32,9 @@ GO_DIRS := apis cmd config examples hack pkg policies test
 RACE_PACKAGES = $$(go list ./pkg/... | grep -v -e /pkg/opa/sandbox -e /pkg/opa/absence)
 
 # Tests that measure the heap or the time of modules: the race detector multiplies both.
-HEAP_TESTS = ^Test(.*Heap|Hostile)$$
-HEAP_PACKAGES = ./pkg/heapsize ./pkg/loadshed ./pkg/opa
-OTHER_PACKAGES = ./pkg/opa/sandbox ./pkg/opa/absence $$(go list ./... | grep -v -e /podops/pkg/ -e /test/integration -e /test/processes -e /test/e2e -e /test/hostile -e /test/image -e /test/kvstore -e /test/matrix -e /test/memlimit -e /test/upgrade -e /test/prometheus/live)
+HEAP_TESTS = ^Test.*Heap$$
+HEAP_PACKAGES = ./pkg/evaluation ./pkg/loadshed ./pkg/opa
+OTHER_PACKAGES = ./pkg/opa/sandbox ./pkg/opa/absence $$(go list ./... | grep -v -e /podops/pkg/ -e /test/clients -e /test/integration -e /test/processes -e /test/e2e -e /test/hostile -e /test/image -e /test/kvstore -e /test/matrix -e /test/memlimit -e /test/upgrade -e /test/prometheus/live)
 
 # Packages with property tests. Only their tests have the flag of the number of schedules.
 PROPERTY_PACKAGES = $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/pgregory.net\/rapid/ {print $$1}')
@@ -162,6 +162,7 @@ lint: $(TOOLS)/golangci-lint ## Run the linters.
 	cd examples/kvstore && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
 	cd cmd/kubectl-podops && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
 	cd test/browser && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
+	cd test/world && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml --fast-only # The others check the imports of Kubernetes for minutes.
 	cd hack/release && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
 	cd hack/chart && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
 
@@ -207,7 +208,7 @@ bench-floor: kube bin/scale bin/floor ## Measure what the transport of lifecycle
 .PHONY: test
 test: FIRST = go build -o $(BIN)/ ./cmd/manager
 test: kube ## Run every test except test-long, test-matrix, test-hostile and test-upgrade; the first run fetches or builds the local control plane.
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=line BESIDE=nice test-e2e test-unit test-integration test-controlplane test-processes
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=line BESIDE=nice test-e2e test-unit test-integration test-controlplane test-processes test-world-share
 
 # Two at a time, since each waits for most of its time; the longest first. test-upgrade is not one of them:
 # it needs the history of the repository.
@@ -248,7 +249,7 @@ FROM ?= 1
 test-world: ## Play stories and SEEDS=100 schedules of a whole cluster in virtual time; SEED=7 plays one, and prints its trace.
 	go test -C test/world -vet=off -count=1 -timeout 12h -v . $(if $(SEED),-run Schedules -seed $(SEED),-seeds $(SEEDS) -from $(FROM))
 
-# The stories of no known defect, and a few schedules.
+# The stories of no known defect, without the longest, and a few schedules.
 .PHONY: test-world-share
 test-world-share: ## Play the stories and a few schedules of a whole cluster in virtual time.
 	$(BESIDE) go test -C test/world -vet=off -count=1 -timeout 20m -short ./...
@@ -281,11 +282,12 @@ test-controlplane: kube ## Run the tests of the local control plane.
 test-processes: kube bin/kvstore ## Run the tests of pods that are real processes.
 	$(BESIDE) env $(TEST_ENV) go test -vet=off -count=1 -timeout 10m ./test/processes
 
-# Each process has a cluster of its own.
+# Each process has a cluster of its own. Most of the time the stories wait, so test-e2e has more of them than processors.
 E2E_PROCS ?= 2
 E2E = $(TEST_ENV) $(TOOLS)/ginkgo run --procs=$(E2E_PROCS) --timeout=40m --poll-progress-after=0
 
 .PHONY: test-e2e
+test-e2e: E2E_PROCS = 3
 test-e2e: kube build bin/adapter-template bin/kubectl-podops $(TOOLS)/ginkgo ## Run the end-to-end tests, except those of test-long.
 	$(E2E) --label-filter='!/bench/ && !long' ./test/e2e
 
@@ -308,6 +310,19 @@ test-kvstore: build bin/kvstore-operator bin/kvstore controlplane ## Play the li
 test-matrix: kube build ## Remove pods in every way on real controllers, and compare with docs/workloads.md; ARGS=-update writes it.
 	go test -c -o $(BIN)/matrix.test ./test/matrix
 	cd test/matrix && $(TEST_ENV) $(BIN)/matrix.test -test.timeout 20m -test.v $(ARGS)
+
+# Programs of other projects, each built in a module of its own: minutes, once.
+CLIENTS = descheduler argo-rollouts lws kruise
+
+.PHONY: test-clients
+test-clients: kube build $(CLIENTS:%=$(BIN)/clients/%) ## Play stories of programs that remove pods beside PodOps, and compare with docs/workloads.md; ARGS=-update writes it.
+	go test -c -o $(BIN)/clients.test ./test/clients
+	cd test/clients && $(TEST_ENV) $(BIN)/clients.test -test.timeout 20m -test.v -test.run '^TestClients$$' $(ARGS)
+
+.PHONY: bench-waits
+bench-waits: kube build ## Measure the requests of a stranger while 500 evictions wait; fails above twice their time. ARGS=-slower=0 only measures.
+	go test -c -o $(BIN)/clients.test ./test/clients
+	cd test/clients && $(TEST_ENV) $(BIN)/clients.test -test.timeout 10m -test.v -test.run '^TestWaits$$' $(ARGS)
 
 # Chromium comes from the packages of the distribution.
 .PHONY: test-browser
@@ -468,6 +483,9 @@ bin/approvals:
 # A module of its own, so that its dependencies do not move those of the other tools.
 $(TOOLS)/opa: hack/opa/go.mod hack/opa/go.sum
 	go build -C hack/opa -o $@ github.com/open-policy-agent/opa
+
+$(BIN)/clients/%: test/clients/%/go.mod test/clients/%/go.sum
+	go build -C test/clients/$* -o $@ $$(go list -C test/clients/$* -f '{{.ImportPath}}' tool)
 
 # Go knows best whether the sources have changed.
 .PHONY: $(TOOLS)/release

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -52,7 +53,7 @@ func TestSamplesOfRegoCompile(t *testing.T) {
 	var object appsv1alpha1.PodTransitionRule
 	readSample(t, "podtransitionpolicy.yaml", &policy)
 	readSample(t, "podtransitionrule.yaml", &object)
-	e, err := opa.New(opa.Options{})
+	e, err := opa.New(opa.Options{CustomTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

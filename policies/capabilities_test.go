@@ -18,8 +18,7 @@ var update = flag.Bool("update", false, "rewrite capabilities.json, and the modu
 
 // allowed are the builtins that a rule may call. It is an allow-list since most of OPA's builtins
 // are unsuitable for a rule: they use the network, the clock, the environment or randomness, or
-// ignore a cancellation. Where the arguments determine the time of a call, the engine bounds them
-// (pkg/opa/limits).
+// ignore a cancellation. A call that takes too long ends with its worker (pkg/opa/sandbox).
 func allowed() []string {
 	return slices.Concat(
 		[]string{ // operators

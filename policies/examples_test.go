@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -45,7 +46,7 @@ func TestManifestsHoldTheModules(t *testing.T) {
 // TestManifestsAreAccepted checks that each policy is accepted with the types of its parameters,
 // and that the parameters of the rule that refers to it fit.
 func TestManifestsAreAccepted(t *testing.T) {
-	subject, err := opa.New(opa.Options{})
+	subject, err := opa.New(opa.Options{CustomTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ import (
 func main() {
 	// Modules are compiled by child processes, which run the same binary.
 	if sandbox.IsChild(os.Args) {
-		os.Exit(sandbox.Child(os.Stdin, os.Stdout))
+		os.Exit(sandbox.Main(os.Stdin, os.Stdout))
 	}
 	os.Exit(run())
 }

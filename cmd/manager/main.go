@@ -18,7 +18,7 @@ import (
 func main() {
 	// Modules of users are compiled by child processes of the manager, which run the same binary.
 	if sandbox.IsChild(os.Args) {
-		os.Exit(sandbox.Child(os.Stdin, os.Stdout))
+		os.Exit(sandbox.Main(os.Stdin, os.Stdout))
 	}
 	os.Exit(run())
 }

@@ -39,7 +39,7 @@ func layers() []layer {
 			"pkg/tracing", "pkg/webhooktask",
 		}},
 		{name: "small packages", packages: []string{
-			"pkg/backoff", "pkg/buildinfo", "pkg/cabundle", "pkg/cputime", "pkg/earliest", "pkg/fairshare", "pkg/heapsize", "pkg/internal/...", "pkg/lanes",
+			"pkg/backoff", "pkg/buildinfo", "pkg/cabundle", "pkg/earliest", "pkg/fairshare", "pkg/internal/...", "pkg/lanes",
 			"pkg/lazylog", "pkg/loadshed", "pkg/metricseries", "pkg/objectbounds", "pkg/observation", "pkg/podfields", "pkg/prune", "pkg/steadyclock", "pkg/text",
 			"pkg/webhooks/clientauth",
 		}},

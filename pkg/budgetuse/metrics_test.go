@@ -141,7 +141,7 @@ func TestSeriesEnd(t *testing.T) {
 	f.expectNone("after its last controlled pod")
 	f.Put(available("a"))
 	f.expect("with a new pod", 1, 0, 1)
-	f.index.DeleteDisruptionBudget(types.NamespacedName{Namespace: "default", Name: "web"})
+	f.index.RetireDisruptionBudget(types.NamespacedName{Namespace: "default", Name: "web"}, builders.Epoch)
 	f.expectNone("after it was deleted")
 }
 
@@ -170,7 +170,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	if got := len(f.values()); got != states*bound {
 		t.Errorf("%d series, want %d", got, states*bound)
 	}
-	f.index.DeleteDisruptionBudget(types.NamespacedName{Namespace: "default", Name: "web-0"})
+	f.index.RetireDisruptionBudget(types.NamespacedName{Namespace: "default", Name: "web-0"}, builders.Epoch)
 	f.Put(builders.MakePod("a")) // which every PodDisruptionBudget counts
 	if got := len(f.values()); got != states*bound {
 		t.Errorf("%d series after a place became free, want %d", got, states*bound)

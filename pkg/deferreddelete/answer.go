@@ -1,6 +1,8 @@
 package deferreddelete
 
 import (
+	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,25 +23,72 @@ func Heard(pod *corev1.Pod) bool {
 	return actor == ActorEvictor || actor == ActorClient || actor == ActorController
 }
 
+// Refusal is what a replica remembers of a user's request for a pod.
+type Refusal struct {
+	// Refused is true if the last request was answered with 429, and no later one waits.
+	Refused bool
+
+	// Age is the time since the answer.
+	Age time.Duration
+}
+
+// beginWithin is the time within which the lifecycle of a request begins, and a cache shows it.
+const beginWithin = 5 * time.Second
+
+// Requester is a user with requests for pods of one controller, and how they were answered. The answers of other
+// replicas follow from the pods.
+type Requester struct {
+	User string
+
+	// Refusal returns what this replica remembers of the user's request for a pod.
+	Refusal func(*corev1.Pod) Refusal
+
+	// Withheld reports whether rules withhold a pod.
+	Withheld func(*corev1.Pod) bool
+
+	// Wait is for how long a request waits for its answer.
+	Wait time.Duration
+}
+
 // Unrepeated returns the pod of the same controller whose removal a user has requested, was refused and has
 // not repeated; nil for no pod. Such a user looks for any pod that may go, and would be granted each of
-// them. withheld reports whether rules withhold a pod.
-func Unrepeated(pod *corev1.Pod, siblings []*corev1.Pod, user string, withheld func(*corev1.Pod) bool, now time.Time) *corev1.Pod {
+// them.
+func (r Requester) Unrepeated(pod *corev1.Pod, siblings []*corev1.Pod, now time.Time) *corev1.Pod {
 	controller := metav1.GetControllerOfNoCopy(pod)
-	if controller == nil || IsRequestedBy(pod, user) {
+	if controller == nil || IsRequestedBy(pod, r.User) {
 		return nil
 	}
 	for _, sibling := range siblings {
 		owner := metav1.GetControllerOfNoCopy(sibling)
-		if owner == nil || owner.UID != controller.UID || sibling.UID == pod.UID || sibling.DeletionTimestamp != nil || !IsRequestedBy(sibling, user) {
+		if owner == nil || owner.UID != controller.UID || sibling.UID == pod.UID || sibling.DeletionTimestamp != nil {
 			continue
 		}
-		record, _ := Pending(sibling)
-		if record.Seen == 0 && (withheld(sibling) || now.Sub(LastSeen(record)) > MaxWait) {
+		if r.awaitsRepeat(sibling, now) || sibling.Spec.NodeName != pod.Spec.NodeName && r.isWithheldShortly(sibling, now) {
 			return sibling
 		}
 	}
 	return nil
+}
+
+// isWithheldShortly reports whether rules withhold a pod whose removal a program requests again and again, and have not for long. A program
+// that requests pods of several nodes in turn, as an owner does that restarts its pods, does not count the pods that wait: once they
+// are permitted together, more of them are off traffic than it wants, and it repeats none of its requests.
+func (r Requester) isWithheldShortly(pod *corev1.Pod, now time.Time) bool {
+	nanos, err := strconv.ParseInt(Begun(pod), 10, 64)
+	return err == nil && strings.HasPrefix(r.User, anyServiceAccount) && IsRequestedBy(pod, r.User) && r.Withheld(pod) &&
+		now.Sub(time.Unix(0, nanos)) < ReplaceAnotherAfter
+}
+
+// awaitsRepeat reports whether the user was refused the removal of a pod, which is pending, and has not repeated the request.
+func (r Requester) awaitsRepeat(pod *corev1.Pod, now time.Time) bool {
+	refusal := r.Refusal(pod)
+	if !IsRequestedBy(pod, r.User) {
+		return refusal.Refused && refusal.Age < beginWithin && !IsDeferred(pod.Labels)
+	}
+	record, _ := Pending(pod)
+	since := now.Sub(LastSeen(record))
+	answered := refusal.Refused && refusal.Age < since+beginWithin
+	return record.Seen == 0 && (answered || r.Withheld(pod) || since >= r.Wait)
 }
 
 // IsRequestedBy reports whether the pending delete of a pod is that of a user who repeats it.

@@ -57,13 +57,13 @@ func DesiredOfJob(job *batchv1.Job) int {
 		if succeeded > 0 {
 			return int(status.Active)
 		}
-		return replicasetscale.ReplicasOf(spec.Parallelism)
+		return replicasetscale.Replicas(spec.Parallelism)
 	}
 	left := int(*spec.Completions) - succeeded
 	if status.FailedIndexes != nil {
 		left -= indexesIn(*status.FailedIndexes)
 	}
-	return max(0, min(replicasetscale.ReplicasOf(spec.Parallelism), left))
+	return max(0, min(replicasetscale.Replicas(spec.Parallelism), left))
 }
 
 // hasEnded reports whether the controller of a Job creates no more pods.

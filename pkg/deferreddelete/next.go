@@ -113,6 +113,10 @@ type State struct {
 	// Withheld is whether rules withhold the pod, and Refused whether they have since its client last requested its removal:
 	// the client knows that nothing follows unless it repeats the request.
 	Withheld, Refused bool
+
+	// Unobserved is the time between the last recorded request and the first look of this manager: since it began to
+	// lead, for a record of another manager, which may not have recorded later requests.
+	Unobserved time.Duration
 }
 
 // Next returns the next step of a pending delete, and how soon to call Next again; 0 when only a
@@ -134,7 +138,8 @@ func Next(s State, now time.Time) (Step, Lapse, time.Duration) {
 
 // nextForClient returns the next step of a request that its client repeats.
 func (s State) nextForClient(now time.Time) (Step, Lapse, time.Duration) {
-	left := s.lapse() - now.Sub(LastSeen(s.Record))
+	since := now.Sub(LastSeen(s.Record))
+	left := max(s.lapse()-since, MinLapse-(since-s.Unobserved))
 	if left <= 0 {
 		return Cancel, LapseRepeated, 0
 	}

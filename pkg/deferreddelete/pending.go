@@ -24,18 +24,39 @@ const (
 // Pending returns the record of the pending delete of a pod. It returns false if the pod has
 // no record, and if the record is of another pod or of an earlier lifecycle.
 func Pending(pod *corev1.Pod) (appsv1alpha1.PendingDelete, bool) {
-	value := pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey]
-	if value == "" || len(value) > maxPendingBytes {
-		return appsv1alpha1.PendingDelete{}, false
-	}
-	var record appsv1alpha1.PendingDelete
-	if err := json.Unmarshal([]byte(value), &record); err != nil {
-		return appsv1alpha1.PendingDelete{}, false
-	}
-	if record.UID != pod.UID || record.Since == "" || record.Since != Begun(pod) {
+	record, ok := recordOn(pod)
+	if !ok || record.Since == "" || record.Since != Begun(pod) {
 		return appsv1alpha1.PendingDelete{}, false
 	}
 	return record, true
+}
+
+// recordOn returns the record on a pod; false if it has none, or that of another pod.
+func recordOn(pod *corev1.Pod) (appsv1alpha1.PendingDelete, bool) {
+	var record appsv1alpha1.PendingDelete
+	value := pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey]
+	if value == "" || len(value) > maxPendingBytes {
+		return record, false
+	}
+	err := json.Unmarshal([]byte(value), &record)
+	return record, err == nil && record.UID == pod.UID
+}
+
+// HandOver returns the record of a request that the leader is to begin: of a lifecycle that has not begun.
+func (d Request) HandOver(pod *corev1.Pod, now time.Time) appsv1alpha1.PendingDelete {
+	record := d.Begin(pod, "")
+	record.Seen = now.UnixNano()
+	return record
+}
+
+// HandedOver returns the request that the leader is to begin, and the time at which it was recorded; false for a pod without one.
+func HandedOver(pod *corev1.Pod) (request Request, at time.Time, ok bool) {
+	record, ok := recordOn(pod)
+	if !ok || record.Since != "" || IsDeferred(pod.Labels) {
+		return Request{}, time.Time{}, false
+	}
+	request = Request{Method: Method(record.Method), Actor: Actor(record.Actor), User: record.User, OwnerGeneration: record.OwnerGeneration}
+	return request, LastSeen(record), true
 }
 
 // Encode returns the value of the annotation.
@@ -130,13 +151,13 @@ func LastSeen(record appsv1alpha1.PendingDelete) time.Time {
 
 // OfOwner reports whether the delete in progress was begun for the controller that owns the pod.
 // A lifecycle that another controller began is neither finished nor cancelled.
-func OfOwner(pod *corev1.Pod) bool {
-	record, ok := Pending(pod)
-	return ok && Actor(record.Actor) == ActorOwner
-}
+func OfOwner(pod *corev1.Pod) bool { return isBegunBy(pod, ActorOwner) }
 
 // OfReplicaSet reports whether a ReplicaSet controls the pod.
 func OfReplicaSet(pod *corev1.Pod) bool { return OwnerKind(pod) == kindReplicaSet }
+
+// OfDaemonSet reports whether a DaemonSet controls the pod.
+func OfDaemonSet(pod *corev1.Pod) bool { return OwnerKind(pod) == kindDaemonSet }
 
 // Finishes reports whether PodOps itself carries out the pending delete of a pod, so that the
 // label operate would have no reader: for the label to-delete, and for StatefulSets, whose controller

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
@@ -156,26 +157,34 @@ func TestUnrepeated(t *testing.T) {
 			pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey] = Encode(value)
 		}
 	}
+	const wait = 10 * time.Second
 	now := metav1.Now()
+	bystander := controlled(func(pod *corev1.Pod) { pod.UID = "web-1" })
 	tests := map[string]struct {
 		pod      *corev1.Pod
 		sibling  *corev1.Pod
 		withheld bool
+		refusal  Refusal
 		after    time.Duration
 		want     bool
 	}{
-		"a pod that rules withhold":       {sibling: evicted("web-1", "jane"), withheld: true, want: true},
-		"a pod whose request waits":       {sibling: evicted("web-1", "jane"), after: time.Second},
-		"a pod whose request has ended":   {sibling: evicted("web-1", "jane"), after: MaxWait + 1, want: true},
-		"a pod whose request is repeated": {sibling: evicted("web-1", "jane", record(func(r *appsv1alpha1.PendingDelete) { r.Seen = 1 })), withheld: true},
-		"a pod of another user":           {sibling: evicted("web-1", "joe"), withheld: true},
-		"a pod that is being deleted":     {sibling: evicted("web-1", "jane", func(pod *corev1.Pod) { pod.DeletionTimestamp = &now }), withheld: true},
-		"a pod of another owner":          {sibling: evicted("web-1", "jane", func(pod *corev1.Pod) { pod.OwnerReferences[0].UID = "other" }), withheld: true},
-		"a pod that its owner deletes":    {sibling: evicted("web-1", "jane", record(func(r *appsv1alpha1.PendingDelete) { r.Actor = string(ActorOwner) })), withheld: true},
-		"the pod itself":                  {sibling: controlled(), withheld: true},
-		"a pod of a request of the user":  {pod: evicted("web-0", "jane"), sibling: evicted("web-1", "jane"), withheld: true},
-		"a pod without an owner":          {pod: controlled(bare), sibling: evicted("web-1", "jane", bare), withheld: true},
-		"a pod without a request":         {sibling: controlled(func(pod *corev1.Pod) { pod.UID = "web-1" }), withheld: true},
+		"a pod that rules withhold":                 {sibling: evicted("web-1", "jane"), withheld: true, want: true},
+		"a pod whose request waits":                 {sibling: evicted("web-1", "jane"), after: time.Second},
+		"a pod whose request has ended":             {sibling: evicted("web-1", "jane"), after: wait, want: true},
+		"a pod that rules withheld before":          {sibling: evicted("web-1", "jane"), refusal: Refusal{Refused: true, Age: time.Second}, after: 2 * time.Second, want: true},
+		"a pod whose earlier request was refused":   {sibling: evicted("web-1", "jane"), refusal: Refusal{Refused: true, Age: time.Minute}, after: time.Second},
+		"a pod whose lifecycle is about to begin":   {sibling: bystander, refusal: Refusal{Refused: true, Age: time.Second}, want: true},
+		"a pod whose lifecycle has ended":           {sibling: bystander, refusal: Refusal{Refused: true, Age: time.Minute}},
+		"a pod that another client requested first": {sibling: evicted("web-1", "joe"), refusal: Refusal{Refused: true, Age: time.Second}},
+		"a pod whose request is repeated":           {sibling: evicted("web-1", "jane", record(func(r *appsv1alpha1.PendingDelete) { r.Seen = 1 })), withheld: true},
+		"a pod of another user":                     {sibling: evicted("web-1", "joe"), withheld: true},
+		"a pod that is being deleted":               {sibling: evicted("web-1", "jane", func(pod *corev1.Pod) { pod.DeletionTimestamp = &now }), withheld: true},
+		"a pod of another owner":                    {sibling: evicted("web-1", "jane", func(pod *corev1.Pod) { pod.OwnerReferences[0].UID = "other" }), withheld: true},
+		"a pod that its owner deletes":              {sibling: evicted("web-1", "jane", record(func(r *appsv1alpha1.PendingDelete) { r.Actor = string(ActorOwner) })), withheld: true},
+		"the pod itself":                            {sibling: controlled(), withheld: true},
+		"a pod of a request of the user":            {pod: evicted("web-0", "jane"), sibling: evicted("web-1", "jane"), withheld: true},
+		"a pod without an owner":                    {pod: controlled(bare), sibling: evicted("web-1", "jane", bare), withheld: true},
+		"a pod without a request":                   {sibling: bystander, withheld: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -183,8 +192,48 @@ func TestUnrepeated(t *testing.T) {
 			if pod == nil {
 				pod = controlled()
 			}
-			got := Unrepeated(pod, []*corev1.Pod{tc.sibling}, "jane", func(*corev1.Pod) bool { return tc.withheld }, requested.Add(tc.after))
+			requester := Requester{
+				User: "jane", Wait: wait,
+				Refusal:  func(*corev1.Pod) Refusal { return tc.refusal },
+				Withheld: func(*corev1.Pod) bool { return tc.withheld },
+			}
+			got := requester.Unrepeated(pod, []*corev1.Pod{tc.sibling}, requested.Add(tc.after))
 			if (got != nil) != tc.want {
+				t.Errorf("got %v, want one: %t", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestAProgramRepeatsForOnePod shows that a program that repeats its request for a pod that rules withhold gets no other pod of the owner at
+// once, unless it drains the node of both.
+func TestAProgramRepeatsForOnePod(t *testing.T) {
+	const program = "system:serviceaccount:argo-rollouts:argo-rollouts"
+	for name, tc := range map[string]struct {
+		user     string
+		node     string
+		withheld bool
+		after    time.Duration
+		want     bool
+	}{
+		"rules withhold it":            {user: program, node: "node-2", withheld: true, want: true},
+		"rules have withheld for long": {user: program, node: "node-2", withheld: true, after: ReplaceAnotherAfter},
+		"rules do not withhold it":     {user: program, node: "node-2"},
+		"it is on the same node":       {user: program, node: "node-1", withheld: true},
+		"a person repeats":             {user: "jane", node: "node-2", withheld: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sibling := controlled(func(pod *corev1.Pod) { pod.Name, pod.UID, pod.Spec.NodeName = "web-1", "web-1", tc.node },
+				pending(Request{Actor: ActorEvictor, User: tc.user}))
+			record, _ := Pending(sibling)
+			record.Seen = 1
+			sibling.Annotations[appsv1alpha1.PendingDeleteAnnotationKey] = Encode(record)
+			requester := Requester{
+				User: tc.user, Wait: 10 * time.Second,
+				Refusal: func(*corev1.Pod) Refusal { return Refusal{} }, Withheld: func(*corev1.Pod) bool { return tc.withheld },
+			}
+			pod := controlled(func(pod *corev1.Pod) { pod.Spec.NodeName = "node-1" })
+			if got := requester.Unrepeated(pod, []*corev1.Pod{sibling}, requested.Add(tc.after)); (got != nil) != tc.want {
 				t.Errorf("got %v, want one: %t", got, tc.want)
 			}
 		})
@@ -202,6 +251,8 @@ func TestNext(t *testing.T) {
 		unwanted time.Duration
 		withheld bool
 		refused  bool
+
+		unobserved time.Duration
 	}
 	daemon, stateful := ownedBy("apps/v1", "DaemonSet"), ownedBy("apps/v1", "StatefulSet")
 	operable := func(at time.Duration) func(*corev1.Pod) {
@@ -219,14 +270,17 @@ func TestNext(t *testing.T) {
 		"it lapses when it is not repeated":               {state: state{request: client, withheld: true, after: MinLapse}, step: Cancel, lapse: LapseRepeated},
 		"a prepared pod waits longer":                     {state: state{request: client, may: true, after: MinLapse}, again: MaxLapse - MinLapse},
 		"one that was refused before waits for a request": {state: state{request: client, refused: true, may: true, after: MinLapse}, again: MaxWait},
-		"it goes back without one":                        {state: state{request: client, refused: true, may: true, after: MinLapse + MaxWait}, step: Cancel, lapse: LapseRepeated},
-		"it is never deleted by PodOps, and goes back":    {state: state{request: client, may: true, after: MaxLapse}, step: Cancel, lapse: LapseRepeated},
-		"nor is an eviction":                              {state: state{request: evictor, may: true, after: MaxLapse}, step: Cancel, lapse: LapseRepeated},
-		"an eviction that rules withhold lapses":          {state: state{request: evictor, withheld: true, after: MinLapse}, step: Cancel, lapse: LapseRepeated},
-		"a custom controller backs off":                   {state: state{request: Request{Actor: ActorController}, withheld: true, after: MinLapse}, again: MaxLapse - MinLapse},
-		"the label waits without an end":                  {state: state{request: label, edits: []func(*corev1.Pod){toDelete}, after: 100 * time.Hour}},
-		"it is finished":                                  {state: state{request: label, edits: []func(*corev1.Pod){toDelete}, may: true}, step: Finish},
-		"taking it off withdraws the request":             {state: state{request: label, may: true}, step: Cancel, lapse: LapseWithdrawn},
+		"another manager leads since": {
+			state: state{request: client, withheld: true, after: 2 * MinLapse, unobserved: 2*MinLapse - time.Second}, again: MinLapse - time.Second,
+		},
+		"it goes back without one":                     {state: state{request: client, refused: true, may: true, after: MinLapse + MaxWait}, step: Cancel, lapse: LapseRepeated},
+		"it is never deleted by PodOps, and goes back": {state: state{request: client, may: true, after: MaxLapse}, step: Cancel, lapse: LapseRepeated},
+		"nor is an eviction":                           {state: state{request: evictor, may: true, after: MaxLapse}, step: Cancel, lapse: LapseRepeated},
+		"an eviction that rules withhold lapses":       {state: state{request: evictor, withheld: true, after: MinLapse}, step: Cancel, lapse: LapseRepeated},
+		"a custom controller backs off":                {state: state{request: Request{Actor: ActorController}, withheld: true, after: MinLapse}, again: MaxLapse - MinLapse},
+		"the label waits without an end":               {state: state{request: label, edits: []func(*corev1.Pod){toDelete}, after: 100 * time.Hour}},
+		"it is finished":                               {state: state{request: label, edits: []func(*corev1.Pod){toDelete}, may: true}, step: Finish},
+		"taking it off withdraws the request":          {state: state{request: label, may: true}, step: Cancel, lapse: LapseWithdrawn},
 
 		"a StatefulSet's delete waits without an end":     {state: state{request: owner, edits: []func(*corev1.Pod){stateful}, want: Wanted, after: 100 * time.Hour}},
 		"it is finished with its traffic off":             {state: state{request: owner, edits: []func(*corev1.Pod){stateful}, want: Wanted, may: true}, step: Finish},
@@ -250,6 +304,7 @@ func TestNext(t *testing.T) {
 			}
 			step, lapse, again := Next(State{
 				Pod: pod, Record: record, May: tc.may, Wake: tc.wake, Want: tc.want, UnwantedFor: tc.unwanted, Withheld: tc.withheld, Refused: tc.refused,
+				Unobserved: tc.unobserved,
 			}, requested.Add(tc.after))
 			if step != tc.step || lapse != tc.lapse || again != tc.again {
 				t.Errorf("step %d (%s) and again after %s, want %d (%s) and %s", step, lapse, again, tc.step, tc.lapse, tc.again)
@@ -287,7 +342,7 @@ func TestWantOfStatefulSet(t *testing.T) {
 		set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "web", Generation: 2}}
 		set.Spec.Replicas = new(int32(3))
 		set.Spec.UpdateStrategy.Type = appsv1.RollingUpdateStatefulSetStrategyType
-		set.Status.ObservedGeneration, set.Status.UpdateRevision = 2, "web-new"
+		set.Status.ObservedGeneration, set.Status.UpdateRevision, set.Status.AvailableReplicas = 2, "web-new", 2
 		if edit != nil {
 			edit(set)
 		}
@@ -296,13 +351,33 @@ func TestWantOfStatefulSet(t *testing.T) {
 	pod := func(name, revision string) *corev1.Pod {
 		return controlled(ownedBy("apps/v1", "StatefulSet"), labelled("controller-revision-hash", revision), func(pod *corev1.Pod) { pod.Name = name })
 	}
+	ready := func(pod *corev1.Pod) *corev1.Pod {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		return pod
+	}
 	tests := map[string]struct {
 		set  *appsv1.StatefulSet
 		pod  *corev1.Pod
 		want Want
 	}{
-		"a pod of an old revision":         {newSet(nil), pod("web-2", "web-old"), Wanted},
-		"a pod of the new revision":        {newSet(nil), pod("web-2", "web-new"), Unwanted},
+		"a pod of an old revision":      {newSet(nil), pod("web-2", "web-old"), Wanted},
+		"a pod of the new revision":     {newSet(nil), pod("web-2", "web-new"), Unwanted},
+		"another pod is unavailable":    {newSet(func(s *appsv1.StatefulSet) { s.Status.AvailableReplicas = 1 }), pod("web-2", "web-old"), Unwanted},
+		"another pod is, and is not it": {newSet(nil), ready(pod("web-2", "web-old")), Unwanted},
+		"another pod is, and in parallel": {newSet(func(s *appsv1.StatefulSet) {
+			s.Status.AvailableReplicas, s.Spec.PodManagementPolicy = 1, appsv1.ParallelPodManagement
+		}), pod("web-2", "web-old"), Wanted},
+		"another pod is, and two may be": {newSet(func(s *appsv1.StatefulSet) {
+			s.Status.AvailableReplicas, s.Spec.UpdateStrategy.RollingUpdate = 1, &appsv1.RollingUpdateStatefulSetStrategy{MaxUnavailable: new(intstr.FromInt32(2))}
+		}), pod("web-2", "web-old"), Wanted},
+		"both others are, and two may be": {newSet(func(s *appsv1.StatefulSet) {
+			s.Status.AvailableReplicas, s.Spec.UpdateStrategy.RollingUpdate = 0, &appsv1.RollingUpdateStatefulSetStrategy{MaxUnavailable: new(intstr.FromString("90%"))}
+		}), pod("web-2", "web-old"), Unwanted},
+		"a pod beyond the range goes first": {newSet(func(s *appsv1.StatefulSet) { s.Status.Replicas, s.Status.AvailableReplicas = 4, 4 }), pod("web-2", "web-old"), Unwanted},
+		"a pod beyond the range goes, and in parallel": {newSet(func(s *appsv1.StatefulSet) {
+			s.Status.Replicas, s.Status.AvailableReplicas, s.Spec.PodManagementPolicy = 4, 4, appsv1.ParallelPodManagement
+		}), pod("web-2", "web-old"), Wanted},
+		"another is, beyond the range":     {newSet(func(s *appsv1.StatefulSet) { s.Status.AvailableReplicas = 1 }), pod("web-3", "web-old"), Wanted},
 		"an ordinal above the range":       {newSet(nil), pod("web-3", "web-new"), Wanted},
 		"an ordinal below its start":       {newSet(func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 1} }), pod("web-0", "web-new"), Wanted},
 		"the last of a range with a start": {newSet(func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 1} }), pod("web-3", "web-new"), Unwanted},

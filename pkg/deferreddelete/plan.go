@@ -41,7 +41,7 @@ func PlanFor(target, others int, pods []*corev1.Pod) Plan {
 			continue
 		}
 		active++
-		if ofOwner(pod) {
+		if ForReplicaSet(pod) {
 			deferred = append(deferred, pod)
 		}
 	}
@@ -57,9 +57,9 @@ func PlanFor(target, others int, pods []*corev1.Pod) Plan {
 	return Plan{Keep: deferred[:keep], Cancel: deferred[keep:], Free: excess - keep, Mixed: others > 0}
 }
 
-// ofOwner reports whether the delete in progress was begun for a ReplicaSet: its controller requested
-// it, or its scale-down. A client that requests the delete, too, keeps it in progress.
-func ofOwner(pod *corev1.Pod) bool {
+// ForReplicaSet reports whether the delete in progress was begun for the ReplicaSet that controls the pod: its controller
+// requested it, or its scale-down. A client that requests the delete, too, keeps it in progress.
+func ForReplicaSet(pod *corev1.Pod) bool {
 	if record, ok := Pending(pod); ok {
 		return Actor(record.Actor) == ActorOwner
 	}

@@ -1,6 +1,7 @@
 package deferreddelete
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
@@ -20,8 +22,8 @@ func isLive(owner metav1.Object, pod *corev1.Pod) bool {
 }
 
 // WantOfStatefulSet returns whether a StatefulSet wants one of its pods deleted: its ordinal is
-// outside of the range, or it is of an old revision that the strategy replaces. set is nil if it
-// does not exist.
+// outside of the range, or it is of an old revision that the strategy replaces, and its controller
+// waits for no other pod. set is nil if it does not exist.
 func WantOfStatefulSet(set *appsv1.StatefulSet, pod *corev1.Pod) Want {
 	if set == nil || !isLive(set, pod) {
 		return Unwanted
@@ -44,11 +46,45 @@ func WantOfStatefulSet(set *appsv1.StatefulSet, pod *corev1.Pod) Want {
 		return Unwanted
 	case set.Status.ObservedGeneration < set.Generation || set.Status.UpdateRevision == "":
 		return WantUnknown // the revision in the status may be outdated
-	case pod.Labels[appsv1.ControllerRevisionHashLabelKey] != set.Status.UpdateRevision:
+	case pod.Labels[appsv1.ControllerRevisionHashLabelKey] != set.Status.UpdateRevision && !waitsForOthers(set, pod, replicas):
 		return Wanted
 	default:
 		return Unwanted
 	}
+}
+
+// waitsForOthers reports whether the controller of a StatefulSet replaces no pod for now, since as many other pods as may
+// be unavailable are missing or unavailable, or since pods outside of the range are still there, which it removes first: it
+// handles pods in their order, unless the StatefulSet has them handled in parallel.
+func waitsForOthers(set *appsv1.StatefulSet, pod *corev1.Pod, replicas int) bool {
+	allowed, others := 1, int(set.Status.AvailableReplicas)
+	if rolling := set.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
+		allowed = maxUnavailable(rolling.MaxUnavailable, replicas, false)
+	}
+	if isReady(pod) {
+		others--
+	}
+	return set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement &&
+		(others < replicas-allowed || int(set.Status.Replicas) > replicas)
+}
+
+// maxUnavailable returns how many pods a rolling update may leave unavailable: at least one, which is the default.
+// The controller of DaemonSets rounds a percentage up, that of StatefulSets down.
+func maxUnavailable(value *intstr.IntOrString, pods int, roundUp bool) int {
+	if value == nil {
+		return 1
+	}
+	number, err := intstr.GetScaledValueFromIntOrPercent(value, pods, roundUp)
+	if err != nil {
+		return 1
+	}
+	return max(1, number)
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // partitionOf returns the least ordinal that a rolling update replaces.

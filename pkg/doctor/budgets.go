@@ -13,12 +13,12 @@ const kindBudget = "pdb"
 
 func budgetChecks() []check {
 	return []check{
-		{id: "pdb-permits-nothing", reads: []Source{SourceBudgets, SourcePods}, find: (*inspection).budgetPermitsNothing},
+		{id: "pdb-permits-nothing", reads: []Source{SourceBudgets, SourcePods, SourceWorkloads}, find: (*inspection).budgetPermitsNothing},
 		{id: "pdb-several", reads: []Source{SourceBudgets, SourcePods}, find: (*inspection).budgetSeveral},
 	}
 }
 
-// budgetPermitsNothing finds PodDisruptionBudgets that hold back controlled pods for ever, even if all rules
+// budgetPermitsNothing finds PodDisruptionBudgets that hold back available controlled pods for ever, even if all rules
 // permit them.
 func (in *inspection) budgetPermitsNothing() []Finding {
 	var findings []Finding
@@ -29,9 +29,13 @@ func (in *inspection) budgetPermitsNothing() []Finding {
 		if words == "" || len(selected) == 0 {
 			continue
 		}
+		level, consequence := LevelError, "no available one is ever permitted"
+		if in.maySurge(budget.Namespace, budget.Spec.Selector) {
+			level, consequence = LevelWarning, withSurge
+		}
 		findings = append(findings, Finding{
-			Level: LevelError, Object: object(kindBudget, budget.Namespace, budget.Name), Remedy: edit(kindBudget, budget.Namespace, budget.Name),
-			Text: fmt.Sprintf("%s, and selects %d pods under PodOps: no rule can permit an operation on them", words, len(selected)),
+			Level: level, Object: object(kindBudget, budget.Namespace, budget.Name), Remedy: edit(kindBudget, budget.Namespace, budget.Name),
+			Text: fmt.Sprintf("%s, and selects %d pods under PodOps: %s", words, len(selected), consequence),
 		})
 	}
 	return findings

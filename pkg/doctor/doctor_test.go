@@ -318,8 +318,12 @@ func ruleFaults() map[string]fault {
 		return rule("available", appsv1alpha1.TransitionRule{Name: "availability", AvailablePolicy: &policy})
 	}
 	return map[string]fault{
-		"all pods must stay available":           {"rule-never-passes", withRule(available(appsv1alpha1.AvailablePolicy{MinAvailableValue: new(intstr.FromInt32(3))})), "podtransitionrule default/available", "minAvailable 3 with 3 pods"},
-		"100 % of them must":                     {"rule-never-passes", withRule(available(appsv1alpha1.AvailablePolicy{MinAvailableValue: new(intstr.FromString("100%"))})), "podtransitionrule default/available", "minAvailable 100%"},
+		"all pods must stay available": {"rule-never-passes", withRule(available(appsv1alpha1.AvailablePolicy{MinAvailableValue: new(intstr.FromInt32(3))})), "podtransitionrule default/available", "minAvailable 3 with 3 pods"},
+		"100 % of them must":           {"rule-never-passes", withRule(available(appsv1alpha1.AvailablePolicy{MinAvailableValue: new(intstr.FromString("100%"))})), "podtransitionrule default/available", "minAvailable 100% with 3 pods: an available pod is permitted only while there are more pods than desired"},
+		"and no rollout surges": {"rule-never-passes", func(t *testing.T, s *doctor.Snapshot) {
+			withRule(available(appsv1alpha1.AvailablePolicy{MinAvailableValue: new(intstr.FromString("100%"))}))(t, s)
+			s.Deployments[0].Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: new(intstr.FromInt32(0))}
+		}, "podtransitionrule default/available", "no available pod ever passes it"},
 		"no pod may be unavailable":              {"rule-never-passes", withRule(available(appsv1alpha1.AvailablePolicy{MaxUnavailableValue: new(intstr.FromInt32(0))})), "podtransitionrule default/available", "maxUnavailable 0"},
 		"the manager reports it":                 {"rule-never-passes", withRule(condition(rule("r"), appsv1alpha1.ConditionStalled, metav1.ConditionTrue, appsv1alpha1.ReasonNeverPasses, "rule x permits no pod")), "podtransitionrule default/r", "rule x permits no pod"},
 		"a rule requires what it excludes":       {"rule-never-passes", withRule(rule("r", labelled(never))), "podtransitionrule default/r", "requires values of the label approved that exclude each other"},
@@ -345,6 +349,9 @@ func ruleFaults() map[string]fault {
 		"a service fails":                {"webhook-rule-failing", withRule(failing), "podtransitionrule default/failing", "4 calls"},
 		"maxHold is beyond the deadline": {"max-hold-deadline", withRule(twenty), "podtransitionrule default/held", "deployment web (10m0s)"},
 		"a budget permits no disruption": {"pdb-permits-nothing", func(_ *testing.T, s *doctor.Snapshot) { s.Budgets[0].Spec.MaxUnavailable = new(intstr.FromInt32(0)) }, "pdb default/web", "selects 3 pods"},
+		"nor would a rollout that does not surge": {"pdb-permits-nothing", func(_ *testing.T, s *doctor.Snapshot) {
+			s.Budgets[0].Spec.MaxUnavailable, s.Deployments[0].Spec.Strategy.Type = new(intstr.FromInt32(0)), appsv1.RecreateDeploymentStrategyType
+		}, "pdb default/web", "no available one is ever permitted"},
 		"a budget requires all of the pods": {"pdb-permits-nothing", func(_ *testing.T, s *doctor.Snapshot) {
 			s.Budgets[0].Spec.MaxUnavailable, s.Budgets[0].Spec.MinAvailable = nil, new(intstr.FromInt32(3))
 			s.Budgets[0].Status = policyv1.PodDisruptionBudgetStatus{ExpectedPods: 3, DesiredHealthy: 3}

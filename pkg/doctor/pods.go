@@ -12,7 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/podstate"
+	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/text"
 )
 
@@ -258,13 +261,33 @@ func (in *inspection) ruleWaitsLong() []Finding {
 			if !ok || in.now.Sub(at) < in.long {
 				continue
 			}
-			return &Finding{
+			found := &Finding{
 				Level: LevelWarning, Remedy: explain(pod), Text: fmt.Sprintf("has waited for %s rules for %s (%s)",
 					waiting.Stage, age(in.now, at), lifecycle.DescribeOperation(waiting.Type, waiting.ID)),
 			}
+			if other := in.mayGoBefore(pod, waiting.ID); other != nil {
+				found.Text += "; its StatefulSet replaces no other pod before it, although the rule may permit others"
+				found.Remedy = fmt.Sprintf("kubectl podops delete pod -n %s %s lets a lower pod go first; why it waits: %s", pod.Namespace, other.Name, found.Remedy)
+			}
+			return found
 		}
 		return nil
 	})
+}
+
+// mayGoBefore returns the pod of a StatefulSet that can go while a rule withholds the delete of a pod for what that pod is; nil for no pod.
+func (in *inspection) mayGoBefore(pod *corev1.Pod, id string) *corev1.Pod {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	isOfPod := slices.ContainsFunc(podstate.WithheldBy(pod.Annotations), func(w podstate.Withheld) bool { return rule.IsOfPod(rule.Code(w.Code)) })
+	if id != appsv1alpha1.PodDeleteID || controller == nil || !isOfPod {
+		return nil
+	}
+	for i := range in.StatefulSets {
+		if set := &in.StatefulSets[i]; set.UID == controller.UID {
+			return deferreddelete.MayGoBefore(set, pod, in.pods[pod.Namespace])
+		}
+	}
+	return nil
 }
 
 func (in *inspection) operationRunsLong() []Finding {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/text"
 )
 
@@ -34,7 +36,7 @@ const (
 
 func ruleChecks() []check {
 	return []check{
-		{id: "rule-never-passes", reads: []Source{SourceRules, SourcePods}, find: (*inspection).ruleNeverPasses},
+		{id: "rule-never-passes", reads: []Source{SourceRules, SourcePods, SourceWorkloads}, find: (*inspection).ruleNeverPasses},
 		{id: "rule-not-evaluated", reads: []Source{SourceRules}, find: (*inspection).ruleNotEvaluated},
 		{id: "rule-quarantined", reads: []Source{SourceRules}, find: (*inspection).ruleQuarantined},
 		{id: "rule-selects-nothing", reads: []Source{SourceRules, SourcePods}, find: (*inspection).ruleSelectsNothing},
@@ -91,19 +93,35 @@ func (in *inspection) ruleNeverPasses() []Finding {
 		}
 		pods := max(int(owner.Status.Desired), len(in.selected(owner.Namespace, owner.Spec.Selector)))
 		for _, r := range enforced(owner.Spec.Rules) {
-			words := ""
+			level, words, consequence := LevelError, "", "no pod ever passes it"
 			switch {
 			case r.AvailablePolicy != nil && reported == "":
-				words = leavesNone(r.AvailablePolicy, pods)
+				words, consequence = leavesNone(r.AvailablePolicy, pods), "no available pod ever passes it"
+				if in.maySurge(owner.Namespace, owner.Spec.Selector) {
+					level, consequence = LevelWarning, withSurge
+				}
 			case r.LabelCheck != nil:
 				words = neverMet(owner.Spec.Selector, r)
 			}
 			if words != "" {
-				findings = append(findings, ofRule(owner, LevelError, fmt.Sprintf("rule %s %s: no pod ever passes it", r.Name, words)))
+				findings = append(findings, ofRule(owner, level, fmt.Sprintf("rule %s %s: %s", r.Name, words, consequence)))
 			}
 		}
 	}
 	return findings
+}
+
+// withSurge is what a bound as high as the desired number means for workloads that surge.
+const withSurge = "an available pod is permitted only while there are more pods than desired, as in a rollout with maxSurge; " +
+	"deletes and evictions of available pods wait"
+
+// maySurge reports whether a rollout of a workload whose pods a selector selects creates pods beyond the desired number.
+func (in *inspection) maySurge(namespace string, selector *metav1.LabelSelector) bool {
+	selects := func(workload metav1.Object, template map[string]string) bool {
+		return workload.GetNamespace() == namespace && selector != nil && matches(selector, template) && deferreddelete.Surges(workload)
+	}
+	return slices.ContainsFunc(in.Deployments, func(d appsv1.Deployment) bool { return selects(&d, d.Spec.Template.Labels) }) ||
+		slices.ContainsFunc(in.DaemonSets, func(d appsv1.DaemonSet) bool { return selects(&d, d.Spec.Template.Labels) })
 }
 
 // leavesNone returns why an availability rule permits no pod even if all are available; empty if it does.

@@ -80,7 +80,7 @@ func (e *Evaluator) recheck(ctx context.Context, t *Turn, evaluated Evaluation, 
 		case rule.CodeTimeout:
 			a.Late[id]++
 			a.retryIn(RetryFailed)
-			if eval.prepared.strike(eval.ruleset.View.Object, 1, eval.env.Now) {
+			if eval.prepared.strike(eval.ruleset.View.Object, 1, verdict.Message, eval.env.Now) {
 				a.Quarantined = append(a.Quarantined, eval)
 			}
 		case rule.CodeNotReached:

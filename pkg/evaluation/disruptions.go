@@ -40,30 +40,19 @@ func (d *disruption) slots() int { return d.healthy - d.view.Desired }
 func (w *evaluating) openDisruptions(
 	snapshot Snapshot, candidates map[string]*permit.Candidate, budgetsOf map[types.UID][]string, now time.Time,
 ) {
-	reserved := reservedIn(snapshot)
 	outside, wait := snapshot.state.countUncontrolled(snapshot.Disruptions, now)
 	w.retryIn(wait)
 	for _, view := range snapshot.Disruptions {
-		d := &disruption{
-			id: rule.DisruptionBudgetID(snapshot.Namespace, view.Name), view: view, healthy: view.Available + outside[view.Name],
-		}
+		d := &disruption{id: view.ID(), view: view, healthy: view.Available - view.Reserved + outside[view.Name]}
 		w.disruptions[d.id] = d
-		live := map[types.UID]appsv1alpha1.ReservedPod{}
 		for _, request := range view.Waiting {
-			pod := request.Pod
-			if _, counted := live[pod.UID]; reserved[pod.UID] && !counted {
-				live[pod.UID] = appsv1alpha1.ReservedPod{UID: pod.UID, Name: pod.Name, ResourceVersion: pod.ResourceVersion}
-				if pod.Ready && !pod.Permitted {
-					d.healthy--
-				}
-			}
-			if names := budgetsOf[pod.UID]; !slices.Contains(names, d.id.String()) {
-				budgetsOf[pod.UID] = append(names, d.id.String())
+			if names := budgetsOf[request.Pod.UID]; !slices.Contains(names, d.id.String()) {
+				budgetsOf[request.Pod.UID] = append(names, d.id.String())
 			}
 			w.needDisruption(d, request, candidates[request.Key()])
 		}
 		w.budgets = append(w.budgets, permit.Budget{
-			Ruleset: d.id.String(), Disruption: true, Slots: map[string]int{view.Name: d.slots()}, Live: live,
+			Ruleset: d.id.String(), Disruption: true, Slots: map[string]int{view.Name: d.slots()}, Live: view.Live, Inherited: view.Inherited,
 		})
 	}
 }
@@ -122,24 +111,6 @@ func (d *disruption) reason(request rule.Request, code rule.Code, message string
 		Rule: d.id, Kind: rule.KindDisruptionBudget, Stage: request.Stage, Code: code, Since: request.Since,
 		Message: text.Cut(message, rule.MaxMessageBytes),
 	}
-}
-
-// reservedIn returns the pods that may become unready at any moment, although the snapshot shows no permit:
-// the pods in the records of all PodTransitionRules, and the pods that this process has stamped.
-func reservedIn(snapshot Snapshot) map[types.UID]bool {
-	reserved := map[types.UID]bool{}
-	if len(snapshot.Disruptions) == 0 {
-		return reserved
-	}
-	for uid := range snapshot.Stamped {
-		reserved[uid] = true
-	}
-	for _, view := range snapshot.Rules {
-		for uid := range view.Live {
-			reserved[uid] = true
-		}
-	}
-	return reserved
 }
 
 // Uncontrolled is how many healthy pods without the control label a PodDisruptionBudget counts: at least

@@ -183,7 +183,7 @@ func (e *Evaluator) Evaluate(ctx context.Context, t *Turn, snapshot Snapshot) Ev
 	w.holdRetired(snapshot, now)
 	e.openCalls(w)
 	for _, request := range snapshot.Waiting {
-		if len(w.withheld[request.Key()]) > 0 {
+		if len(w.withheld[request.Key()]) > 0 || snapshot.IsNeeded(request.Pod.UID) && request.ID == appsv1alpha1.PodDeleteID {
 			continue
 		}
 		candidate := candidates[request.Key()]

@@ -32,9 +32,11 @@ type moduleRun struct {
 	// it is still open.
 	turned string
 
-	// late is the number of evaluations that used up their CPU time without a verdict.
-	late int
-	err  error
+	// late is the number of evaluations that used up their CPU time, memory or stack without a verdict, and lateBecause the
+	// message of the last one.
+	late        int
+	lateBecause string
+	err         error
 }
 
 // firstChunk is the number of requests for which all modules are evaluated before the round continues
@@ -200,7 +202,7 @@ func (m *moduleRun) evaluate(ctx context.Context, keys []string) time.Duration {
 		case rule.CodeNotReached:
 			continue
 		case rule.CodeTimeout:
-			m.late++
+			m.late, m.lateBecause = m.late+1, verdict.Message
 		default: // a verdict
 		}
 		delete(m.open, key)

@@ -1,15 +1,18 @@
 package evaluation
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/text"
 )
 
 const (
-	// maxStrikes is the number of times that a user's module may use up its CPU time without a
+	// maxStrikes is the number of times that a user's module may use up its CPU time, memory or stack without a
 	// verdict.
 	maxStrikes = 3
 
@@ -17,10 +20,10 @@ const (
 	strikeWindow = 10 * time.Minute
 )
 
-// strikes are the times at which a rule missed its deadline.
+// strikes are the times at which a module gave no answer.
 type strikes []time.Time
 
-// add counts missed deadlines, and reports whether it is enough.
+// add counts missing answers, and reports whether it is enough.
 func (s *strikes) add(missed int, now time.Time) bool {
 	kept := (*s)[:0]
 	for _, at := range *s {
@@ -35,20 +38,20 @@ func (s *strikes) add(missed int, now time.Time) bool {
 	return len(*s) >= maxStrikes
 }
 
-// strike counts missed deadlines of a rule, and puts it under quarantine if there are too many. It reports
-// whether it has done so.
-func (p *preparedRule) strike(object *appsv1alpha1.PodTransitionRule, missed int, now time.Time) bool {
+// strike counts missing answers of a module, the last one for a reason, and puts its rule under quarantine if there are too
+// many. It reports whether it has done so.
+func (p *preparedRule) strike(object *appsv1alpha1.PodTransitionRule, missed int, why string, now time.Time) bool {
 	if p.quarantined != nil || !p.strikes.add(missed, now) {
 		return false
 	}
-	p.quarantine(object, now)
+	p.quarantine(object, why, now)
 	return true
 }
 
 // quarantine stops the evaluation of a rule until it is edited, or the quarantine is lifted.
-func (p *preparedRule) quarantine(object *appsv1alpha1.PodTransitionRule, now time.Time) {
+func (p *preparedRule) quarantine(object *appsv1alpha1.PodTransitionRule, why string, now time.Time) {
 	p.quarantined = &appsv1alpha1.Quarantine{
-		Since: StatusTime(now), Source: p.program.Source(), Message: TooExpensive, Lift: liftOf(object),
+		Since: StatusTime(now), Source: p.program.Source(), Message: tooExpensive(why), Lift: liftOf(object),
 	}
 }
 
@@ -67,20 +70,26 @@ func liftOf(object *appsv1alpha1.PodTransitionRule) string {
 	return text.Prefix(object.Annotations[appsv1alpha1.LiftQuarantineAnnotationKey], appsv1alpha1.MaxLiftBytes)
 }
 
-// TooExpensive is the message of a rule under quarantine, with the remedies.
-const TooExpensive = "the module used up its CPU time 3 times without an answer and is not evaluated any more: edit it, so that it needs less, " +
-	"or set the annotation " + appsv1alpha1.LiftQuarantineAnnotationKey + " to a new value to try again"
+// maxWhyBytes bounds the reason in the message of a quarantine.
+const maxWhyBytes = 200
 
-// Quarantined returns the names of the rules under quarantine.
+// tooExpensive returns the message of a rule under quarantine, with the remedies. why is the message of the last evaluation.
+func tooExpensive(why string) string {
+	why = strings.TrimPrefix(why, opa.ErrTimeout.Error()+": ")
+	return fmt.Sprintf("the module gave no answer %d times, the last time because %s, and is not evaluated any more: edit it, so that it needs less, "+
+		"or set the annotation %s to a new value to try again", maxStrikes, text.Prefix(why, maxWhyBytes), appsv1alpha1.LiftQuarantineAnnotationKey)
+}
+
+// Quarantined returns the rules under quarantine by name, each with its message.
 func (r *Ruleset) Quarantined() []string {
-	var names []string
+	var messages []string
 	for _, eval := range r.Rules {
-		if eval.prepared.quarantined != nil {
-			names = append(names, eval.prepared.spec.Name)
+		if stopped := eval.prepared.quarantined; stopped != nil {
+			messages = append(messages, fmt.Sprintf("rule %s: %s", eval.prepared.spec.Name, stopped.Message))
 		}
 	}
-	slices.Sort(names)
-	return names
+	slices.Sort(messages)
+	return messages
 }
 
 // isUnderQuarantine reports whether the status of a rule has a quarantine of the present module.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/podindex"
@@ -17,10 +15,6 @@ type Snapshot struct {
 
 	// Retry is the delay after which the counts change with time alone; 0 for never.
 	Retry time.Duration
-
-	// Stamped are the pods that a round of this process has written a permit to, and that the watch has not
-	// delivered since.
-	Stamped map[types.UID]bool
 
 	// prepared are the rules by PodTransitionRule.
 	prepared map[string][]*preparedRule

@@ -3,13 +3,11 @@ package evaluation
 import (
 	"cmp"
 	"context"
-	"runtime"
 	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
 
-	"github.com/podops-dev/podops/pkg/cputime"
 	"github.com/podops-dev/podops/pkg/lanes"
 	"github.com/podops-dev/podops/pkg/opa"
 )
@@ -198,12 +196,8 @@ func (t *Turn) holds(bytes int64) bool {
 // charge adds CPU time that the round used.
 func (t *Turn) charge(used time.Duration) { t.used += used }
 
-// measure returns a function that charges the round with the CPU time that this goroutine has used since.
+// measure returns a function that charges the round with the time since.
 func (t *Turn) measure() (charge func()) {
-	runtime.LockOSThread()
-	watch := cputime.Start()
-	return func() {
-		t.charge(watch.Used())
-		runtime.UnlockOSThread()
-	}
+	began := t.clock.Now()
+	return func() { t.charge(t.clock.Since(began)) }
 }

@@ -90,7 +90,7 @@ func (e *Evaluator) verdictsOf(run *moduleRun, w *evaluating) []rule.Verdict {
 		w.retryIn(RetryFailed)
 	}
 	eval.Late = run.late
-	eval.IsQuarantined = prepared.strike(eval.ruleset.View.Object, run.late, eval.env.Now)
+	eval.IsQuarantined = prepared.strike(eval.ruleset.View.Object, run.late, run.lateBecause, eval.env.Now)
 	return run.verdicts
 }
 

@@ -39,7 +39,7 @@ func ownsPod(set *appsv1.ReplicaSet, x *explainer) bool {
 // rollout, and its pods otherwise.
 func keptScaleDown(s *clusterstate.Snapshot, set *appsv1.ReplicaSet) (Reason, bool) {
 	workload := workloadOf(s, set)
-	replicas, target, pods := replicasetscale.ReplicasOf(set.Spec.Replicas), workload.Target(set), int(set.Status.Replicas)
+	replicas, target, pods := replicasetscale.Replicas(set.Spec.Replicas), workload.Target(set), int(set.Status.Replicas)
 	note := Reason{Situation: ScaleDownKept}
 	switch {
 	case !replicasetscale.IsControlled(set) || pods <= target:
@@ -83,11 +83,11 @@ func withdrawal(set *appsv1.ReplicaSet, workload replicasetscale.Workload, inRol
 	case deployment == nil:
 		return kubectl(set.Namespace, "scale replicaset %s --replicas=%d", set.Name, set.Status.Replicas)
 	case deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType && replicasetscale.IsNewest(set, deployment) &&
-		replicasetscale.ReplicasOf(deployment.Spec.Replicas) > 0:
+		replicasetscale.Replicas(deployment.Spec.Replicas) > 0:
 		return ""
-	case (inRollout || replicasetscale.ReplicasOf(set.Spec.Replicas) == 0) && isAbandoned(set, workload):
+	case (inRollout || replicasetscale.Replicas(set.Spec.Replicas) == 0) && isAbandoned(set, workload):
 		return "" // to undo a rollback is to roll the abandoned revision out again
-	case inRollout || replicasetscale.ReplicasOf(set.Spec.Replicas) == 0:
+	case inRollout || replicasetscale.Replicas(set.Spec.Replicas) == 0:
 		return kubectl(set.Namespace, "rollout undo deployment %s", deployment.Name)
 	default:
 		return kubectl(set.Namespace, "scale deployment %s --replicas=%d", deployment.Name, set.Status.Replicas)

@@ -45,17 +45,21 @@ func TestSituationsOfAPod(t *testing.T) {
 	failed.Message = "the call of the service failed (BreakerOpen), and is repeated later"
 	turn := blockedBy("r", "NoRoom")
 	turn.Numbers = &appsv1alpha1.BlockedNumbers{Needed: 1, Have: 1, Limit: 2}
+	surging := withheld(blockedBy("r", "NoRoom"))
+	surging.Status.Conditions = []metav1.Condition{{Type: appsv1alpha1.ConditionStalled, Status: metav1.ConditionFalse, Reason: appsv1alpha1.ReasonPassesWithSurge}}
+	surging.Status.Desired, surging.Status.Available = 3, 3
 	for name, test := range map[string]struct {
 		pod  *corev1.Pod
 		rule *appsv1alpha1.PodTransitionRule
 		lead clusterstate.Manager
 		want []explain.Situation
 	}{
-		"at rest":                 {pod: builders.MakePod("web-0").Available().Obj()},
-		"no rule has reported":    {pod: waiting(), rule: withheld(), want: []explain.Situation{explain.NotReported}},
-		"a label":                 {pod: waiting(), rule: withheld(blockedBy("r", "LabelMismatch")), want: []explain.Situation{explain.LabelMismatch}},
-		"another pod comes first": {pod: waiting(), rule: withheld(turn), want: []explain.Situation{explain.WaitsItsTurn}},
-		"a circuit breaker":       {pod: waiting(), rule: withheld(failed), want: []explain.Situation{explain.WebhookCircuitOpen}},
+		"at rest":                           {pod: builders.MakePod("web-0").Available().Obj()},
+		"no rule has reported":              {pod: waiting(), rule: withheld(), want: []explain.Situation{explain.NotReported}},
+		"a label":                           {pod: waiting(), rule: withheld(blockedBy("r", "LabelMismatch")), want: []explain.Situation{explain.LabelMismatch}},
+		"another pod comes first":           {pod: waiting(), rule: withheld(turn), want: []explain.Situation{explain.WaitsItsTurn}},
+		"a rule that only a rollout passes": {pod: waiting(), rule: surging, want: []explain.Situation{explain.PassesWithSurge}},
+		"a circuit breaker":                 {pod: waiting(), rule: withheld(failed), want: []explain.Situation{explain.WebhookCircuitOpen}},
 		"what needs an edit comes first": {
 			pod: waiting(), rule: withheld(blockedBy("a", "NoRoom"), blockedBy("b", "LabelMismatch"), blockedBy("c", "CompileFailed")),
 			want: []explain.Situation{explain.CompileFailed, explain.LabelMismatch, explain.NoRoom},
@@ -280,6 +284,85 @@ func TestTheRemedyForAMissingGateGivesThePodBoth(t *testing.T) {
 			}
 			if command != test.want {
 				t.Errorf("the command is %q, want %q", command, test.want)
+			}
+		})
+	}
+}
+
+// TestAControllerOfAnotherGateIsNamed where the pod lacks nothing else: its kubelet is not at fault.
+func TestAControllerOfAnotherGateIsNamed(t *testing.T) {
+	const gate = corev1.PodConditionType("mesh.example/connected")
+	for name, test := range map[string]struct {
+		conditions []corev1.PodCondition
+		want       string
+		situation  explain.Situation
+	}{
+		"the condition is missing": {
+			want:      "waits for the controller of the readiness gate mesh.example/connected, which has not set the condition",
+			situation: explain.ReadinessGate,
+		},
+		"the condition is False": {
+			conditions: []corev1.PodCondition{{Type: gate, Status: corev1.ConditionFalse, Message: "no certificate"}},
+			want:       "waits for the controller of the readiness gate mesh.example/connected: the condition is False: no certificate",
+			situation:  explain.ReadinessGate,
+		},
+		"the condition is True": {
+			conditions: []corev1.PodCondition{{Type: gate, Status: corev1.ConditionTrue}},
+			want:       "waits for the kubelet to make the pod Ready", situation: explain.Kubelet,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := builders.MakePod("web-0").Node("node-1").Available().Condition(corev1.PodReady, false, "", builders.Epoch).Obj()
+			pod.Spec.ReadinessGates = append(pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: gate})
+			pod.Status.Conditions = append(pod.Status.Conditions, test.conditions...)
+			snapshot := &clusterstate.Snapshot{Namespace: "default", Pods: []*corev1.Pod{pod}}
+			reasons := explain.Pod(snapshot, pod, now()).Reasons
+			if len(reasons) != 1 || reasons[0].Situation != test.situation || reasons[0].Message != test.want {
+				t.Errorf("the reasons are %+v, want %s: %s", reasons, test.situation, test.want)
+			}
+		})
+	}
+}
+
+// TestAPodThatItsStatefulSetDoesNotReplaceIsNamed after a broken revision was undone: the controller waits for it to be
+// Ready first.
+func TestAPodThatItsStatefulSetDoesNotReplaceIsNamed(t *testing.T) {
+	for name, test := range map[string]struct {
+		revision string
+		change   func(*appsv1.StatefulSet)
+		want     bool
+	}{
+		"an earlier revision":                      {revision: "web-broken", want: true},
+		"the newest revision":                      {revision: "web-good"},
+		"an earlier revision, below the partition": {revision: "web-broken", change: func(set *appsv1.StatefulSet) { set.Spec.UpdateStrategy.RollingUpdate.Partition = new(int32(1)) }},
+		"OnDelete": {revision: "web-broken", change: func(set *appsv1.StatefulSet) {
+			set.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
+		}},
+		"Parallel": {revision: "web-broken", change: func(set *appsv1.StatefulSet) { set.Spec.PodManagementPolicy = appsv1.ParallelPodManagement }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "web"}}
+			set.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32(0))}
+			set.Status.UpdateRevision = "web-good"
+			if test.change != nil {
+				test.change(set)
+			}
+			pod := builders.MakePod("web-0").Node("node-1").Label(appsv1.StatefulSetRevisionLabel, test.revision).
+				OwnedBy(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "web", Controller: new(true)}).Obj()
+			snapshot := &clusterstate.Snapshot{Namespace: "default", Pods: []*corev1.Pod{pod}, StatefulSets: []*appsv1.StatefulSet{set}}
+			e := explain.OfWorkload(snapshot, set, now())
+			const text = "the controller of StatefulSet web does not replace it before it is Ready"
+			if got := len(e.Reasons) > 0 && strings.Contains(e.Reasons[0].Message, text); got != test.want {
+				t.Errorf("StatefulSet: %+v, want the text: %t", e.Reasons, test.want)
+			}
+			got := false
+			for _, reason := range explain.Pod(snapshot, pod, now()).Reasons {
+				for _, printed := range reason.Commands {
+					got = got || strings.Contains(printed.Run, "podops") && strings.Contains(printed.Run, "delete pod web-0")
+				}
+			}
+			if got != test.want {
+				t.Errorf("a command that deletes the pod is printed: %t, want %t", got, test.want)
 			}
 		})
 	}

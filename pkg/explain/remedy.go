@@ -38,7 +38,7 @@ func (x *explainer) remedies(reason Reason, ruleset string) []Command {
 			{"show the input of the rule for the pod", x.podops("eval --pod %s --show-input", x.pod.Name)},
 			{"or edit the rule", x.policyEdit(spec, ruleset)},
 		}
-	case NeverPasses, CompileFailed, TooLarge, BadParameters, Undefined, WrongType, Timeout, EvaluationFailed:
+	case NeverPasses, PassesWithSurge, CompileFailed, TooLarge, BadParameters, Undefined, WrongType, Timeout, EvaluationFailed:
 		return []Command{{"edit the rule", x.policyEdit(spec, ruleset)}, look}
 	case WebhookFailed, WebhookUnresolvable, WebhookCircuitOpen, WebhookRejected, WebhookProcessing, WebhookPending, WebhookSecret:
 		return x.webhookCommands(reason, spec, ruleset)

@@ -12,6 +12,7 @@ const (
 	NoRoom           Situation = "no-room"
 	WaitsItsTurn     Situation = "waits-its-turn"
 	NeverPasses      Situation = "never-passes"
+	PassesWithSurge  Situation = "passes-with-surge"
 	NotAllowed       Situation = "not-allowed"
 	Denied           Situation = "denied"
 	WrongType        Situation = "wrong-type"
@@ -47,6 +48,7 @@ const (
 	EmployerGone         Situation = "employer-gone"
 	AdapterAway          Situation = "adapter-away"
 	Kubelet              Situation = "kubelet"
+	ReadinessGate        Situation = "readiness-gate"
 	Settling             Situation = "settling"
 	WaitsForOperation    Situation = "waits-for-operation"
 	OperationNotEnded    Situation = "operation-not-ended"
@@ -98,11 +100,11 @@ const (
 // Situations returns all situations.
 func Situations() []Situation {
 	return []Situation{
-		LabelMismatch, NoRoom, WaitsItsTurn, NeverPasses, NotAllowed, Denied, WrongType, Undefined, Timeout, Quarantined,
+		LabelMismatch, NoRoom, WaitsItsTurn, NeverPasses, PassesWithSurge, NotAllowed, Denied, WrongType, Undefined, Timeout, Quarantined,
 		EvaluationFailed, CompileFailed, BadParameters, PolicyNotFound, TooLarge, NotReached, RuleDeleted,
 		WebhookPending, WebhookProcessing, WebhookRejected, WebhookFailed, WebhookUnresolvable, WebhookCircuitOpen, WebhookSecret,
 		DisruptionBudget, BudgetUnknown, NotReported,
-		TrafficStillOn, UnknownFinalizer, EmployerGone, AdapterAway, Kubelet, Settling, WaitsForOperation, OperationNotEnded,
+		TrafficStillOn, UnknownFinalizer, EmployerGone, AdapterAway, Kubelet, ReadinessGate, Settling, WaitsForOperation, OperationNotEnded,
 		DeletePermitted, OtherOperation, ContainersNotReady, NotScheduled, TrafficNotOn, StayOffline, InvalidLifecycle,
 		BadAvailability, BadAnnotation, Terminating, TerminatingFinalizer, ManagerAway,
 		NotControlled, MirrorPod, GateMissing, DeleteHeld, EvictionHeld, ScaleDownKept, HoldBounded, HoldExpired, BreakGlass,

@@ -5,12 +5,14 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/clusterstate"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/text"
@@ -146,21 +148,63 @@ func (x *explainer) comesBack() {
 			Commands: []Command{{"see why", x.kubectl("describe pod %s", x.pod.Name)}},
 		})
 	case !facts.ContainersReady && !facts.Ready:
-		x.because(rankDenied, Reason{
+		reason := Reason{
 			Situation: ContainersNotReady, Message: "its containers are not ready" + x.containers(), Since: timeOf(x.notReadySince()),
 			Commands: []Command{
 				{"see why", x.kubectl("describe pod %s", x.pod.Name)},
 				{"see its log", x.kubectl("logs %s --all-containers --tail=50", x.pod.Name)},
 			},
-		})
+		}
+		x.notReplaced(&reason)
+		x.because(rankDenied, reason)
 	case x.state.Pending != nil:
 		x.finalizersHold(TrafficNotOn, "missing", x.state.Pending)
+	case !facts.Ready && x.otherGate() != "":
+		x.because(rankDenied, Reason{
+			Situation: ReadinessGate, Message: x.otherGate(), Since: timeOf(x.pod.CreationTimestamp.Time),
+			Commands: []Command{{"see its conditions", x.kubectl("describe pod %s", x.pod.Name)}},
+		})
 	case !facts.Ready:
 		x.because(rankLater, Reason{
 			Situation: Kubelet, Message: "waits for the kubelet to make the pod Ready" + x.conditionText(corev1.PodReady),
 			Since: timeOf(facts.GateSince), Commands: x.nodeCommands(),
 		})
 	}
+}
+
+// notReplaced adds that the controller of a StatefulSet does not replace the pod by its newest revision, although a rolling
+// update would: with the policy OrderedReady it waits for each pod to be Ready first, as after a broken revision was undone.
+func (x *explainer) notReplaced(reason *Reason) {
+	controller := metav1.GetControllerOf(x.pod)
+	if controller == nil || controller.Kind != "StatefulSet" {
+		return
+	}
+	set := x.s.StatefulSet(controller.Name)
+	if set == nil || set.UID != controller.UID || set.Spec.PodManagementPolicy == appsv1.ParallelPodManagement ||
+		!deferreddelete.Replaces(set, x.pod) {
+		return
+	}
+	if newest := set.Status.UpdateRevision; newest == "" || x.pod.Labels[appsv1.StatefulSetRevisionLabel] == newest {
+		return
+	}
+	reason.Message += ". It has an earlier revision, and the controller of StatefulSet " + set.Name + " does not replace it before it is Ready"
+	reason.Commands = append(reason.Commands, Command{"replace it", podops(x.pod.Namespace, "delete pod %s", x.pod.Name)})
+}
+
+// otherGate returns why the pod waits for another controller that has to set a readiness gate; empty if it does not.
+func (x *explainer) otherGate() string {
+	for _, gate := range x.pod.Spec.ReadinessGates {
+		condition := x.condition(gate.ConditionType)
+		switch {
+		case gate.ConditionType == appsv1alpha1.ServiceReadyGate || condition != nil && condition.Status == corev1.ConditionTrue:
+		case condition == nil:
+			return fmt.Sprintf("waits for the controller of the readiness gate %s, which has not set the condition", gate.ConditionType)
+		default:
+			return fmt.Sprintf("waits for the controller of the readiness gate %s: the condition is %s%s",
+				gate.ConditionType, condition.Status, x.conditionText(gate.ConditionType))
+		}
+	}
+	return ""
 }
 
 // containers returns the first container that is not ready, and why.

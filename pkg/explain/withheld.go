@@ -4,17 +4,16 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/clusterstate"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/rule"
 )
@@ -109,46 +108,28 @@ func (x *explainer) withheldBy(operation podstate.Operation, entry appsv1alpha1.
 			reason.Situation = webhookFailure(entry.Message)
 		}
 		reason.Commands = x.remedies(reason, ruleset)
-		if isOfPod(reason.Situation) {
+		if rule.IsOfPod(code) {
 			x.goesFirst(&reason, operation)
 		}
 	}
 	x.because(rank(rule.Rank(code)+1), reason)
 }
 
-// isOfPod reports whether a rule withholds a pod for what the pod is: it may permit others.
-func isOfPod(situation Situation) bool {
-	return slices.Contains([]Situation{LabelMismatch, NotAllowed, Denied, Undefined, WebhookRejected}, situation)
-}
-
-// goesFirst adds how another pod of a StatefulSet can go before the pod: its controller replaces pods in the order of their
-// ordinals, and requests the removal of no other pod.
+// goesFirst adds how another pod of a StatefulSet can go before the pod.
 func (x *explainer) goesFirst(reason *Reason, operation podstate.Operation) {
 	controller := metav1.GetControllerOfNoCopy(x.pod)
 	if operation.ID != appsv1alpha1.PodDeleteID || controller == nil || controller.Kind != "StatefulSet" {
 		return
 	}
 	set := x.s.StatefulSet(controller.Name)
-	if set == nil || set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
+	if set == nil {
 		return
 	}
-	for _, other := range x.s.Pods {
-		if other.UID == x.pod.UID || !metav1.IsControlledBy(other, set) || other.DeletionTimestamp != nil ||
-			other.Labels[appsv1.StatefulSetRevisionLabel] == set.Status.UpdateRevision || !isReplaced(set, other) {
-			continue
-		}
+	if other := deferreddelete.MayGoBefore(set, x.pod, x.s.Pods); other != nil {
 		reason.Message += ". The controller of StatefulSet " + set.Name + " replaces its pods by ordinal, the highest first, and waits for this pod; " +
 			"a lower pod that is deleted is created again with the new revision"
 		reason.Commands = append([]Command{{"let a lower pod go first, if the rule permits it", x.podops("delete pod %s", other.Name)}}, reason.Commands...)
-		return
 	}
-}
-
-// isReplaced reports whether a rolling update of a StatefulSet replaces a pod: its ordinal is not below the partition.
-func isReplaced(set *appsv1.StatefulSet, pod *corev1.Pod) bool {
-	rolling := set.Spec.UpdateStrategy.RollingUpdate
-	ordinal, err := strconv.Atoi(pod.Name[strings.LastIndex(pod.Name, "-")+1:])
-	return err == nil && rolling != nil && rolling.Partition != nil && ordinal >= int(*rolling.Partition)
 }
 
 // situationOf returns the situation of a code.
@@ -185,8 +166,12 @@ func webhookFailure(message string) Situation {
 
 // roomless returns why an availablePolicy has no slot for the pod.
 func (x *explainer) roomless(ruleset string, entry appsv1alpha1.BlockedPod) Situation {
-	if object := x.s.Rule(ruleset); object != nil && stalledFor(object) == appsv1alpha1.ReasonNeverPasses {
+	object := x.s.Rule(ruleset)
+	switch {
+	case object != nil && stalledFor(object) == appsv1alpha1.ReasonNeverPasses:
 		return NeverPasses
+	case object != nil && passesWithSurge(object) && object.Status.Available >= object.Status.Desired:
+		return PassesWithSurge
 	}
 	if entry.Numbers != nil && entry.Numbers.Have > 0 || strings.HasPrefix(entry.Message, "waits its turn") {
 		return WaitsItsTurn
@@ -315,6 +300,13 @@ func stalledFor(object *appsv1alpha1.PodTransitionRule) string {
 		}
 	}
 	return ""
+}
+
+// passesWithSurge reports whether a rule permits an available pod only while there are more pods than desired.
+func passesWithSurge(object *appsv1alpha1.PodTransitionRule) bool {
+	return slices.ContainsFunc(object.Status.Conditions, func(condition metav1.Condition) bool {
+		return condition.Type == appsv1alpha1.ConditionStalled && condition.Reason == appsv1alpha1.ReasonPassesWithSurge
+	})
 }
 
 // lastEvent returns the newest event of a reason about an object; nil without such an event.

@@ -34,12 +34,12 @@ func OfWorkload(s *clusterstate.Snapshot, workload Workload, now time.Time) Expl
 	switch w := workload.(type) {
 	case *appsv1.Deployment:
 		e.Kind, own, e.Notes = "Deployment", rolloutReasons(w), keptBy(s, s.ReplicaSetsOf(w.UID))
-		e.Pods = count(s, pods, replicasetscale.ReplicasOf(w.Spec.Replicas))
+		e.Pods = count(s, pods, replicasetscale.Replicas(w.Spec.Replicas))
 	case *appsv1.ReplicaSet:
 		e.Kind, e.Notes = "ReplicaSet", keptBy(s, []*appsv1.ReplicaSet{w})
-		e.Pods = count(s, pods, replicasetscale.ReplicasOf(w.Spec.Replicas))
+		e.Pods = count(s, pods, replicasetscale.Replicas(w.Spec.Replicas))
 	case *appsv1.StatefulSet:
-		e.Kind, e.Pods = "StatefulSet", count(s, pods, replicasetscale.ReplicasOf(w.Spec.Replicas))
+		e.Kind, e.Pods = "StatefulSet", count(s, pods, replicasetscale.Replicas(w.Spec.Replicas))
 	case *appsv1.DaemonSet:
 		e.Kind, e.Pods = "DaemonSet", count(s, pods, int(w.Status.DesiredNumberScheduled))
 	}

@@ -26,10 +26,7 @@ type moduleInfo struct {
 	// source is the hash of the key, in hex.
 	source string
 
-	entry spec.Entry
-	needs Needs
-
-	runaways runaways
+	Inspection
 }
 
 // compiled is the compiled program of a moduleInfo.
@@ -90,7 +87,7 @@ func (e *Engine) builtInOf(ctx context.Context, kind rule.Kind) (*compiled, erro
 	}
 	key := compiledKey{kind: kind}
 	made := &compiled{query: query, moduleInfo: &moduleInfo{
-		key: key, source: key.hash(), needs: Needs{Counts: kind == rule.KindAvailablePolicy},
+		key: key, source: key.hash(), Inspection: Inspection{Needs: Needs{Counts: kind == rule.KindAvailablePolicy}},
 	}}
 	e.compilations.Add(1)
 	e.builtIn[kind] = made

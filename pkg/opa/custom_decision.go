@@ -19,8 +19,8 @@ const (
 	// minRetryAfter prevents a module from being evaluated in a hot loop.
 	minRetryAfter = time.Second
 
-	// maxRetryAfter is short enough for any clock.
-	maxRetryAfter = 24 * time.Hour
+	// MaxRetryAfter bounds the delay after which a module is evaluated again; it is short enough for any clock.
+	MaxRetryAfter = 24 * time.Hour
 
 	// omittedDetails replaces details that are too large.
 	omittedDetails = `{"omitted":"more than 512 bytes"}`
@@ -110,8 +110,8 @@ func retryAfterOf(explanation ast.Object) (time.Duration, error) {
 		return 0, fmt.Errorf("it is of type %s", ast.ValueName(times.Elem(0).Value))
 	}
 	seconds, ok := number.Float64()
-	if !ok || seconds >= maxRetryAfter.Seconds() {
-		return maxRetryAfter, nil
+	if !ok || seconds >= MaxRetryAfter.Seconds() {
+		return MaxRetryAfter, nil
 	}
 	return max(minRetryAfter, time.Duration(seconds*float64(time.Second))), nil
 }

@@ -13,10 +13,10 @@
 // callers evaluate requests whose facts changed and cache the other verdicts (see
 // Program.VerdictsNeedCounts and Program.Needs).
 //
-// A user's module is not trusted. It is compiled only after Options.Precompile and an estimate of
-// its cost, may call only the builtins of policies/capabilities.json, is evaluated for one request
-// at a time in a goroutine of its own, and gets a verdict at the deadline even if it does not end
-// (watchdog.go).
+// A user's module is not trusted. Options.Workers compile and evaluate it in other processes, which call
+// Inspect and EvaluateModule there; an Engine without Workers does so in its own. The module is compiled
+// only after an estimate of its cost, may call only the builtins of policies/capabilities.json, and is
+// evaluated for one request at a time.
 //
 // The package fails closed: a decision that Rego leaves undefined, gives twice, or gives in another
 // form is withheld or an error, and no panic leaves the package.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -16,7 +15,6 @@ import (
 	"github.com/open-policy-agent/opa/v1/rego"
 
 	"github.com/podops-dev/podops/pkg/fairshare"
-	"github.com/podops-dev/podops/pkg/heapsize"
 	"github.com/podops-dev/podops/pkg/opa/vet"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/rule/spec"
@@ -29,14 +27,12 @@ const (
 	defaultTimeout = time.Second
 
 	defaultCustomTimeout = 100 * time.Millisecond
-	defaultRoundBudget   = time.Second
+
+	// roundBudgetFactor times CustomTimeout is the default of RoundBudget.
+	roundBudgetFactor = 10
 
 	// defaultMemory holds some hundred ordinary modules and the pods that they are evaluated for.
 	defaultMemory = 128 << 20
-
-	// maxCompilers is the maximum number of modules that this process compiles at the same time:
-	// each takes up to 100 MiB while it is compiled.
-	maxCompilers = 2
 )
 
 // Options configures an Engine. Fields that are zero take their defaults.
@@ -45,18 +41,12 @@ type Options struct {
 	// s.
 	Timeout time.Duration
 
-	// CustomTimeout is the CPU time that a user's module may use for one request. On a busy machine
-	// that may be ten times as long in wall-clock time. Default: 100 ms.
+	// CustomTimeout is the CPU time that a user's module may use for one request. Default: 100 ms.
 	CustomTimeout time.Duration
 
 	// RoundBudget is the wall-clock time that one Evaluate of a user's module may take for all of
-	// its requests. The last request may exceed it by its own CPU time. Default: 1 s.
+	// its requests. The last request may exceed it by its own CPU time. Default: 10 times CustomTimeout.
 	RoundBudget time.Duration
-
-	// Concurrency is the number of evaluations of users' modules that run at the same time,
-	// over all programs. Default: GOMAXPROCS, at least 2. Half of it, at least 1, is for
-	// contexts of WithSlowLane.
-	Concurrency int
 
 	// Memory bounds the bytes of all caches: compiled modules of users, the literals and parameters
 	// of rules and the pods as Rego terms, and verdicts of built-in rules. Namespaces and
@@ -73,10 +63,9 @@ type Options struct {
 	// for all pods with each evaluation, and is for showing the input.
 	WholeInput bool
 
-	// Precompile is called with each user's module before this process compiles it for the first
-	// time, since only a child process can be stopped while it compiles. An error rejects the
-	// module. nil is not called.
-	Precompile func(ctx context.Context, source Source) error
+	// Workers compile and evaluate users' modules; nil: this process does. With Workers it neither parses,
+	// compiles nor evaluates any, except for Trace.
+	Workers Workers
 }
 
 // Source is a user's module.
@@ -106,14 +95,9 @@ type Engine struct {
 	// *cachedVerdicts by cacheKey.
 	memory *memory
 
-	// sizer measures the memory of a compiled module without the parts that all modules share.
-	sizer *heapsize.Sizer
-
 	// infos has an entry for each user's module that is in use.
 	infos moduleInfos
 
-	// compilers are the slots for compiling users' modules.
-	compilers    *fairshare.Slots
 	compilations atomic.Int64
 
 	// libraryMu guards the programs that are compiled once for all rules: the programs of the
@@ -121,17 +105,13 @@ type Engine struct {
 	libraryMu     sync.Mutex
 	builtIn       map[rule.Kind]*compiled
 	customQueries map[spec.Entry]rego.PreparedEvalQuery
-
-	slots    slots
-	runaways atomic.Int64
 }
 
 // New returns an Engine with the Rego library that is part of the binary.
 func New(options Options) (*Engine, error) {
 	options.Timeout = cmp.Or(options.Timeout, defaultTimeout)
 	options.CustomTimeout = cmp.Or(options.CustomTimeout, defaultCustomTimeout)
-	options.RoundBudget = cmp.Or(options.RoundBudget, defaultRoundBudget)
-	options.Concurrency = cmp.Or(options.Concurrency, max(2, runtime.GOMAXPROCS(0)))
+	options.RoundBudget = cmp.Or(options.RoundBudget, roundBudgetFactor*options.CustomTimeout)
 	allowed := vet.Capabilities()
 	parsed, err := parseLibrary(policies.Library(), ast.ParserOptions{Capabilities: allowed})
 	if err != nil {
@@ -149,12 +129,9 @@ func New(options Options) (*Engine, error) {
 		terms:         newTermCache(remembered),
 		schema:        schema,
 		memory:        remembered,
-		sizer:         newSizer(allowed, schema),
 		infos:         moduleInfos{known: map[string]weak.Pointer[moduleInfo]{}},
-		compilers:     fairshare.NewSlots(fairshare.SlotOptions{Slots: min(maxCompilers, max(1, runtime.GOMAXPROCS(0)-1))}),
 		builtIn:       map[rule.Kind]*compiled{},
 		customQueries: map[spec.Entry]rego.PreparedEvalQuery{},
-		slots:         newSlots(options.Concurrency, max(1, options.Concurrency/2)),
 	}, nil
 }
 
@@ -162,8 +139,7 @@ func New(options Options) (*Engine, error) {
 // kind share a program, and so do rules with the same user's module and schema of parameters. The
 // literal of the rule is a separate document.
 //
-// A user's module that does not compile is a *CompileError. ctx ends the wait for the compiler, and
-// does not interrupt it.
+// A user's module that does not compile is a *CompileError. ctx does not interrupt the compiler of this process.
 func (e *Engine) Prepare(ctx context.Context, module spec.Module) (program *Program, err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -202,10 +178,13 @@ func (e *Engine) program(module spec.Module, of *moduleInfo, pinned *compiled) (
 		}
 		made.verdictCache = newVerdictCache(e.memory, module.ID.Ruleset.Namespace, seen, made.VerdictsNeedCounts())
 	} else {
-		if module.Custom.Entry != of.entry {
-			return nil, fmt.Errorf("the entry point of the module is %q, not %q", of.entry, module.Custom.Entry)
+		if module.Custom.Entry != of.Entry {
+			return nil, fmt.Errorf("the entry point of the module is %q, not %q", of.Entry, module.Custom.Entry)
 		}
 		made.parameters = module.Custom.Parameters
+		if e.options.Workers != nil {
+			return made, nil // the worker reads them
+		}
 	}
 	_, err := made.documents()
 	return made, err
@@ -213,8 +192,3 @@ func (e *Engine) program(module spec.Module, of *moduleInfo, pinned *compiled) (
 
 // Compilations returns how many programs were compiled so far.
 func (e *Engine) Compilations() int { return int(e.compilations.Load()) }
-
-// Runaways returns how many evaluations of users' modules still run although their verdict was
-// given at the deadline. Each of them uses a core until it ends. A module with a running
-// evaluation is not evaluated again, so a module has at most one runaway per slot.
-func (e *Engine) Runaways() int { return int(e.runaways.Load()) }

@@ -11,9 +11,12 @@ import (
 // the whole batch needs is missing.
 var ErrUndefined = errors.New("the rule gives no decision")
 
-// ErrTimeout means that a user's module did not finish before its deadline, or was not evaluated
-// because an earlier evaluation of it still runs after its own deadline.
-var ErrTimeout = errors.New("the module did not answer in time")
+// ErrTimeout means that a user's module used up its CPU time, its memory or its stack.
+var ErrTimeout = errors.New("the module gave no answer")
+
+// ErrNotReached means that a user's module was not evaluated for a request: the time of the round was over,
+// or the machine failed or was too busy. The module may be good.
+var ErrNotReached = errors.New("the module was not evaluated")
 
 // CompileError lists why a module cannot be used.
 type CompileError = vet.CompileError

@@ -9,7 +9,7 @@ import (
 	"github.com/podops-dev/podops/pkg/opa/vet"
 )
 
-// Codes of the problems that Hints returns.
+// Codes of Inspection.Hints.
 const (
 	// HintNoReason means that a module with allow has no reason.
 	HintNoReason = vet.HintNoReason
@@ -25,10 +25,10 @@ const (
 
 	// HintNoNumber means that a label or an annotation is compared with a number.
 	HintNoNumber = vet.HintNoNumber
-)
 
-// Hints returns the probable mistakes in a module that compiles. Rules are evaluated all the same.
-func Hints(module string) ([]Problem, error) { return vet.Hints(module) }
+	// HintOtherPods means that a label or an annotation withholds a pod when another pod has it, and not when the pod has it itself.
+	HintOtherPods = vet.HintOtherPods
+)
 
 // Codes of the problems that ParameterHints returns.
 const (
@@ -41,12 +41,12 @@ const (
 
 // ParameterHints returns the differences between the parameters that a module reads and the parameters that its
 // rule sets, a JSON object or nothing. Rules are evaluated all the same.
-func ParameterHints(module string, parameters json.RawMessage) ([]Problem, error) {
+func (i Inspection) ParameterHints(parameters json.RawMessage) ([]Problem, error) {
 	set := map[string]json.RawMessage{}
 	if len(parameters) > 0 {
 		if err := json.Unmarshal(parameters, &set); err != nil {
 			return nil, fmt.Errorf("reading the parameters: %w", err)
 		}
 	}
-	return vet.ParameterHints(module, slices.Collect(maps.Keys(set)))
+	return i.Parameters.Hints(slices.Collect(maps.Keys(set))), nil
 }

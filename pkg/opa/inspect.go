@@ -20,14 +20,20 @@ type Inspection struct {
 	Entry spec.Entry
 
 	Needs Needs
+
+	// Hints are the probable mistakes in the module. Rules are evaluated all the same.
+	Hints []Problem
+
+	// Parameters are the parameters that the module reads.
+	Parameters vet.Parameters
 }
 
 // Inspect checks a user's module: its size, package and entry point, its calls and references, and
 // its types against the schema of the input, with the schema of the parameters for
 // input.parameters. A module without errors can be prepared.
 //
-// The error is a *CompileError if the module is wrong. ctx is passed to Options.Precompile and ends
-// the wait for the compiler of this process; it does not interrupt the compiler.
+// The error is a *CompileError if the module is wrong. ctx is passed to Options.Workers; it does not interrupt the
+// compiler of this process.
 func (e *Engine) Inspect(ctx context.Context, source Source) (found Inspection, err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -42,7 +48,7 @@ func (e *Engine) Inspect(ctx context.Context, source Source) (found Inspection, 
 	if err != nil {
 		return Inspection{}, err
 	}
-	return Inspection{Entry: made.entry, Needs: made.needs}, nil
+	return made.Inspection, nil
 }
 
 // IsCompiled reports whether Inspect and Prepare find a module compiled already.

@@ -1,11 +1,10 @@
 package opa
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"reflect"
 	"runtime"
 	"sync"
 	"weak"
@@ -13,7 +12,6 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	"github.com/podops-dev/podops/pkg/fairshare"
-	"github.com/podops-dev/podops/pkg/heapsize"
 	"github.com/podops-dev/podops/pkg/opa/vet"
 	"github.com/podops-dev/podops/pkg/rule"
 )
@@ -25,8 +23,8 @@ type memory = fairshare.Cache[any, any]
 // programKey is the cache key of a compiled module: the source of its moduleInfo.
 type programKey string
 
-// documentKey is the cache key of the documents of one rule.
-type documentKey struct{ of *Program }
+// documentKey is the cache key for the documents that one rule reads, with their JSON.
+type documentKey struct{ namespace, literal, parameters string }
 
 // Memory returns the bytes of all that is cached. It is never above Options.Memory.
 func (e *Engine) Memory() int64 { return e.memory.Bytes() }
@@ -34,21 +32,30 @@ func (e *Engine) Memory() int64 { return e.memory.Bytes() }
 // MemoryOf returns the part of Memory that an owner is charged for.
 func (e *Engine) MemoryOf(owner string) int64 { return e.memory.BytesOf(owner) }
 
-// newSizer returns a Sizer of compiled modules. Modules share the data that a compiler reads and
-// the query of the library. Their terms refer to the text of the module, which counts once, as a
-// part of the moduleInfo.
-func newSizer(shared ...any) *heapsize.Sizer {
-	return heapsize.New(heapsize.Options{
-		Shared: append(shared, ast.BuiltinMap),
-		Skip: map[reflect.Type]string{
-			reflect.TypeFor[ast.Location](): "Text",
-			reflect.TypeFor[compiled]():     "query",
-		},
-	})
+// Bytes of compiled modules. An estimate that is too small harms only the process of a worker, which ends when it uses too
+// much.
+const (
+	moduleBytes     = 64 << 10
+	moduleByteBytes = 128
+)
+
+// estimate returns the approximate memory of a compiled module.
+func estimate(module string) int64 { return moduleBytes + moduleByteBytes*int64(len(module)) }
+
+// Sizes of document terms in bytes, as a test measures them.
+const (
+	scalarBytes     = 100
+	collectionBytes = 300
+)
+
+// documentBytes returns approximately the memory of JSON and of its terms, and not less.
+func documentBytes(document json.RawMessage) int64 {
+	scalars := bytes.Count(document, []byte(",")) + bytes.Count(document, []byte(":")) + 1
+	collections := bytes.Count(document, []byte("[")) + bytes.Count(document, []byte("{"))
+	return int64(2*len(document) + scalarBytes*scalars + collectionBytes*collections)
 }
 
-// moduleInfos has one moduleInfo for each key that a Program or the memory of the engine refers to, so that
-// all evaluations of a module share their count of runaways.
+// moduleInfos has one moduleInfo for each key that a Program or the memory of the engine refers to.
 type moduleInfos struct {
 	mu    sync.Mutex
 	known map[string]weak.Pointer[moduleInfo]
@@ -91,11 +98,16 @@ func (e *Engine) infoOf(ctx context.Context, owner string, key compiledKey) (*mo
 	if err := vet.CheckSize(key.module); err != nil {
 		return nil, vet.AsCompileError(err)
 	}
-	if e.options.Precompile != nil {
-		source := Source{Owner: owner, Module: key.module, ParametersSchema: json.RawMessage(key.schema)}
-		if err := e.options.Precompile(ctx, source); err != nil {
+	source := Source{Owner: owner, Module: key.module, ParametersSchema: json.RawMessage(key.schema)}
+	if e.options.Workers != nil {
+		found, err := e.options.Workers.Inspect(ctx, source)
+		if err != nil {
 			return nil, vet.AsCompileError(err)
 		}
+		if e.options.WholeInput {
+			found.Needs = vet.AllNeeds()
+		}
+		return e.infos.put(&moduleInfo{key: key, source: key.hash(), Inspection: found}), nil
 	}
 	made, err := e.compileAndKeep(ctx, owner, key)
 	if err != nil {
@@ -112,37 +124,16 @@ func (e *Engine) compiledOf(ctx context.Context, owner string, of *moduleInfo) (
 	return e.compileAndKeep(ctx, owner, of.key)
 }
 
-// compileAndKeep compiles a user's module when a slot is free. The owner that compiles most waits
-// longest.
+// compileAndKeep compiles a user's module in this process.
 func (e *Engine) compileAndKeep(ctx context.Context, owner string, key compiledKey) (*compiled, error) {
-	release, err := e.compilers.Acquire(ctx, owner)
-	if err != nil {
-		return nil, fmt.Errorf("waiting for the compiler: %w", err)
-	}
-	defer release()
-	if known, ok := e.memory.Get(programKey(key.hash())); ok {
-		return known.(*compiled), nil
-	}
 	made, err := e.compileModule(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	e.compilations.Add(1)
 	made.moduleInfo = e.infos.put(made.moduleInfo)
-	e.memory.Add(owner, programKey(made.source), made, e.sizer.Of(made))
+	e.memory.Add(owner, programKey(made.source), made, estimate(key.module))
 	return made, nil
-}
-
-// compiled returns the compiled program of a rule.
-func (p *Program) compiled(ctx context.Context) (*compiled, error) {
-	if p.pinned != nil {
-		return p.pinned, nil
-	}
-	found, err := p.engine.compiledOf(ctx, p.owner, p.info)
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return nil, errNotReached
-	}
-	return found, err
 }
 
 // documents are the literal and the parameters of a rule as terms, which take twenty times the
@@ -152,24 +143,29 @@ type documents struct {
 }
 
 // documents parses the JSON of a rule if its terms are not cached.
-func (p *Program) documents() (documents, error) {
-	if known, ok := p.engine.memory.Get(documentKey{p}); ok {
+func (e *Engine) documents(namespace string, literal, parameters json.RawMessage) (documents, error) {
+	key := documentKey{namespace: namespace, literal: string(literal), parameters: string(parameters)}
+	if known, ok := e.memory.Get(key); ok {
 		return known.(documents), nil
 	}
 	var read documents
 	var err error
-	if read.rule, err = objectOf(p.literal); err != nil {
+	if read.rule, err = objectOf(literal); err != nil {
 		return documents{}, fmt.Errorf("reading the literal: %w", err)
 	}
-	if read.parameters, err = objectOf(p.parameters); err != nil {
+	if read.parameters, err = objectOf(parameters); err != nil {
 		return documents{}, fmt.Errorf("reading the parameters: %w", err)
 	}
-	bytes := int64(len(p.literal)+len(p.parameters)) + p.engine.sizer.Of(read.rule) + p.engine.sizer.Of(read.parameters)
-	p.engine.memory.Add(p.id.Ruleset.Namespace, documentKey{p}, read, bytes)
+	e.memory.Add(namespace, key, read, documentBytes(literal)+documentBytes(parameters))
 	return read, nil
 }
 
-// Bytes of the terms of a pod, as a test measures them.
+// documents returns the documents of the rule.
+func (p *Program) documents() (documents, error) {
+	return p.engine.documents(p.id.Ruleset.Namespace, p.literal, p.parameters)
+}
+
+// Sizes of pod terms in bytes, as a test measures them.
 const (
 	podTermBytes   = 2400
 	entryTermBytes = 170
@@ -177,18 +173,18 @@ const (
 
 // podBytes returns the approximate memory of the term of a pod.
 func podBytes(pod *rule.PodFact, whole bool) int64 {
-	bytes := podTermBytes + len(pod.Name) + len(pod.Namespace) + len(pod.UID) + len(pod.Node)
+	size := podTermBytes + len(pod.Name) + len(pod.Namespace) + len(pod.UID) + len(pod.Node)
 	held := []map[string]string{pod.Labels}
 	if whole {
 		held = append(held, pod.Annotations)
 	}
 	for _, entries := range held {
 		for key, value := range entries {
-			bytes += entryTermBytes + len(key) + len(value)
+			size += entryTermBytes + len(key) + len(value)
 		}
 	}
 	for _, rule := range pod.SkipRules {
-		bytes += entryTermBytes + len(rule)
+		size += entryTermBytes + len(rule)
 	}
-	return int64(bytes)
+	return int64(size)
 }

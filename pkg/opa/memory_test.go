@@ -35,58 +35,12 @@ func ordinary(i int) string {
 	return fmt.Sprintf("allow if { input.pod.labels.a%d; input.pod.labels.b == \"%d\"; input.pod.node == \"n%d\" }\n", i, i, i)
 }
 
-// sized are accepted modules by the part that makes them large.
-func sized() map[string]string {
-	return map[string]string{
-		"the smallest module":           smallest,
-		"60 ordinary rules":             moduleOfLines(60, ordinary),
-		"as many ordinary rules as fit": moduleOfLines(190, ordinary),
-		"comprehensions": moduleOfLines(180, func(i int) string {
-			return fmt.Sprintf("c%d := {p.name: [q.uid | some q in input.pods; q.node == p.node] | some p in input.pods}\n", i)
-		}),
-		"deep arrays": moduleOfLines(180, deepArray),
-		"objects": moduleOfLines(180, func(i int) string {
-			return fmt.Sprintf("x%d := {0:{}, 1:{}, 2:{}, 3:{}, 4:{}, 5:{}, 6:{}, 7:{}, 8:{}, 9:{}}\n", i)
-		}),
-		"rules in a deep document": moduleOfLines(180, func(i int) string {
-			return fmt.Sprintf("x.a%d%s := %d\n", i, strings.Repeat(".b", 35), i)
-		}),
-		"comments":      moduleOfLines(1<<14, func(int) string { return "#\n" }),
-		"a long string": "package rule\n\nallow if input.pod.name == \"" + strings.Repeat("x", 16000) + "\"\n",
-		"functions": moduleOfLines(180, func(i int) string {
-			return fmt.Sprintf("f%d(a, b, c, d, e, g, h, i) := [a, b, c, d, e, g, h, i]\n", i)
-		}),
-	}
-}
-
 func deepArray(i int) string {
 	return fmt.Sprintf("x%d := %s1%s\n", i, strings.Repeat("[", 40), strings.Repeat("]", 40))
 }
 
-// sizeFactor is the largest allowed ratio between the bytes that a module is charged and its heap.
+// sizeFactor is the largest allowed ratio between the bytes that pods are charged and their heap.
 const sizeFactor = 2
-
-// TestModulesCountTheirHeap compares the bytes that an owner is charged with the heap that the
-// garbage collector reports.
-func TestModulesCountTheirHeap(t *testing.T) {
-	for name, source := range sized() {
-		t.Run(name, func(t *testing.T) {
-			const owner, copies = "shop", 2
-			e := newEngine(t, opa.Options{Memory: 1 << 30})
-			inspect(t, e, "warm", smallest)
-			before := heapAlloc()
-			for i := range copies {
-				inspect(t, e, owner, source+strings.Repeat("\n", i+1))
-			}
-			heap, counted := (heapAlloc()-before)/copies, e.MemoryOf(owner)/copies
-			t.Logf("%5d bytes of text: %7d bytes of heap, counts %7d", len(source), heap, counted)
-			if counted < heap*9/10 || counted > heap*sizeFactor {
-				t.Errorf("a module that takes %d bytes of heap counts %d", heap, counted)
-			}
-			runtime.KeepAlive(e)
-		})
-	}
-}
 
 func inspect(t *testing.T, e *opa.Engine, owner, source string) {
 	t.Helper()
@@ -226,6 +180,41 @@ func TestParametersCountTheirHeap(t *testing.T) {
 		t.Errorf("50 rules take %d bytes of heap, want at most %d besides their parameters", heap, limit)
 	}
 	runtime.KeepAlive(programs)
+}
+
+// TestDocumentsCountTheirHeap compares the bytes that a namespace is charged for the terms of a document with their heap.
+func TestDocumentsCountTheirHeap(t *testing.T) {
+	for name, part := range map[string]string{
+		"numbers": `0`, "texts": `"web"`, "long texts": `"` + strings.Repeat("x", 500) + `"`, "empty arrays": `[]`, "empty objects": `{}`,
+		"objects": `{"a":1}`, "nested arrays": strings.Repeat("[", 50) + strings.Repeat("]", 50), "selectors": `{"key":"app","operator":"In","values":["a","b"]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			const owner, copies = "shop", 10
+			e := newEngine(t, opa.Options{Memory: 1 << 30})
+			inspect(t, e, "warm", smallest)
+			module := in(t, owner, smallest)
+			if _, err := e.Prepare(t.Context(), module); err != nil {
+				t.Fatal(err)
+			}
+			var documents [][]byte
+			for i := range copies {
+				documents = append(documents, fmt.Appendf(nil, `{"n":%d,"list":[%s%s]}`, i, strings.Repeat(part+",", 300), part))
+			}
+			before, charged := heapAlloc(), e.MemoryOf(owner)
+			for _, document := range documents {
+				module.Custom.Parameters = document
+				if _, err := e.Prepare(t.Context(), module); err != nil {
+					t.Fatal(err)
+				}
+			}
+			heap, counted := heapAlloc()-before, e.MemoryOf(owner)-charged
+			t.Logf("%d bytes of JSON: %d bytes of heap, counts %d", len(documents[0]), heap/copies, counted/copies)
+			if counted < heap*9/10 || counted > 4*heap {
+				t.Errorf("documents that take %d bytes of heap count %d", heap, counted)
+			}
+			runtime.KeepAlive(e)
+		})
+	}
 }
 
 // TestPodsCountTheirHeap checks the bytes of pods with many labels and annotations.

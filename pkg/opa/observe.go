@@ -2,6 +2,7 @@ package opa
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -77,24 +78,22 @@ func (e *Engine) Replay(ctx context.Context, module spec.Module, input json.RawM
 	if err != nil {
 		return nil, err
 	}
+	if program.custom {
+		batch := program.batch(rule.Environment{}, nil)
+		batch.Observed, batch.Outputs = input, true
+		answers, _, err := e.evaluateModule(ctx, batch)
+		if len(answers) == 0 {
+			return nil, cmp.Or(err, ErrNotReached)
+		}
+		return answers[0].Output, cmp.Or(answers[0].Err, answers[0].OutputErr)
+	}
 	value, err := ast.ValueFromReader(bytes.NewReader(input))
 	if err != nil {
 		return nil, fmt.Errorf("reading the input: %w", err)
 	}
-	ready, err := program.compiled(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if program.custom {
-		given := e.evaluateWatched(ctx, ready, value)
-		if given.err != nil {
-			return nil, given.err
-		}
-		return given.output, given.outputErr
-	}
 	ctx, stop := context.WithTimeout(ctx, e.options.Timeout)
 	defer stop()
-	term, err := ready.decide(ctx, value)
+	term, err := program.pinned.decide(ctx, value)
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func (p *Program) Enforcement() appsv1alpha1.Enforcement { return p.enforcement 
 
 // Needs returns the parts of the environment that the rule reads. Evaluate may get empty values for
 // the other parts.
-func (p *Program) Needs() Needs { return p.info.needs }
+func (p *Program) Needs() Needs { return p.info.Needs }
 
 // Source returns the hash of the compiled source, in hex. It changes with the module and with the
 // schema of its parameters, and not with the parameters.
@@ -68,7 +68,7 @@ func (p *Program) Source() string { return p.info.source }
 
 // NeedsCounts reports whether the result depends on the counts. If not, Evaluate takes any counts
 // and returns no capacity.
-func (p *Program) NeedsCounts() bool { return p.info.needs.Counts }
+func (p *Program) NeedsCounts() bool { return p.info.Needs.Counts }
 
 // VerdictsNeedCounts reports whether the verdicts, and not just the capacity, depend on the counts.
 // Of the built-in kinds that is so only for an availablePolicy that is not enforced: its Would

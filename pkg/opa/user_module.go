@@ -9,7 +9,6 @@ import (
 	"github.com/open-policy-agent/opa/v1/storage"
 	"github.com/open-policy-agent/opa/v1/topdown"
 
-	"github.com/podops-dev/podops/pkg/opa/limits"
 	"github.com/podops-dev/podops/pkg/opa/vet"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/rule/spec"
@@ -23,11 +22,12 @@ func (e *Engine) compileModule(ctx context.Context, key compiledKey) (*compiled,
 	if err != nil {
 		return nil, err
 	}
+	inspected := Inspection{Entry: entry, Hints: vet.Hints(module, entry), Parameters: vet.ReadParameters(module)}
 	schemas, err := vet.Schemas(e.schema, key.schema)
 	if err != nil {
 		return nil, err
 	}
-	compiler := limits.WithStage(vet.Compiler(schemas), vet.IsUsers)
+	compiler := ast.NewCompiler().WithSchemas(schemas)
 	if err := e.compile(compiler, map[string]*ast.Module{vet.File: module}); err != nil {
 		return nil, err
 	}
@@ -35,8 +35,9 @@ func (e *Engine) compileModule(ctx context.Context, key compiledKey) (*compiled,
 	if err != nil {
 		return nil, err
 	}
+	inspected.Needs = e.needsOf(checked)
 	made := &compiled{
-		moduleInfo:    &moduleInfo{key: key, source: key.hash(), entry: entry, needs: e.needsOf(checked)},
+		moduleInfo:    &moduleInfo{key: key, source: key.hash(), Inspection: inspected},
 		missingReason: missingReasonOf(checked),
 		rules:         map[string]rego.PreparedEvalQuery{},
 	}
@@ -45,7 +46,7 @@ func (e *Engine) compileModule(ctx context.Context, key compiledKey) (*compiled,
 		if len(compiler.GetRulesExact(rule)) == 0 {
 			continue
 		}
-		if made.rules[name], err = prepareQuery(ctx, compiler, rule, limits.Builtins()...); err != nil {
+		if made.rules[name], err = prepareQuery(ctx, compiler, rule); err != nil {
 			return nil, err
 		}
 	}

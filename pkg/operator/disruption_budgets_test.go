@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -9,6 +10,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/podindex"
 )
 
@@ -17,6 +20,8 @@ func TestASlimDisruptionBudgetCountsTheSame(t *testing.T) {
 	whole := &policyv1.PodDisruptionBudget{}
 	fill(reflect.ValueOf(whole).Elem(), 3)
 	whole.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	record := map[string]string{appsv1alpha1.PermitsAnnotationKey: `{"reserved":{"web-0-uid":"1"}}`}
+	maps.Copy(whole.Annotations, record)
 	whole.Status.Conditions = []metav1.Condition{
 		{Type: "Other", Message: strings.Repeat("x", 1000)},
 		{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: policyv1.SyncFailedReason, Message: "no scale"},
@@ -31,11 +36,14 @@ func TestASlimDisruptionBudgetCountsTheSame(t *testing.T) {
 	if want.Selector.String() != got.Selector.String() {
 		t.Errorf("selector %q, want %q", got.Selector, want.Selector)
 	}
+	if want.Record == nil {
+		t.Error("the record is not read")
+	}
 	want.Selector, got.Selector = nil, nil
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-whole +slim):\n%s", diff)
 	}
-	if budget.Annotations != nil || budget.Labels != nil || budget.Status.DisruptedPods != nil || len(budget.Status.Conditions) != 1 {
+	if !maps.Equal(budget.Annotations, record) || budget.Labels != nil || budget.Status.DisruptedPods != nil || len(budget.Status.Conditions) != 1 {
 		t.Errorf("unused fields are kept: %+v", budget)
 	}
 }
@@ -50,5 +58,18 @@ func TestADisruptionBudgetWithALargeSelectorSelectsNothing(t *testing.T) {
 	}
 	if selector := slim.(*policyv1.PodDisruptionBudget).Spec.Selector; selector != nil {
 		t.Error("the selector is kept")
+	}
+}
+
+// TestALargeRecordIsNotKept matters because any user of a PodDisruptionBudget may write its annotations.
+func TestALargeRecordIsNotKept(t *testing.T) {
+	slim, err := slimDisruptionBudget(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		appsv1alpha1.PermitsAnnotationKey: strings.Repeat("x", permit.MaxAnnotationBytes+1),
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kept := slim.(*policyv1.PodDisruptionBudget).Annotations; kept != nil {
+		t.Errorf("%d annotations are kept", len(kept))
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 
 	"k8s.io/utils/clock"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -19,13 +18,12 @@ import (
 )
 
 // newEngine starts the policy engine, and the decision log if it is configured; nil
-// otherwise. modules checks the modules of users before the engine compiles them.
+// otherwise. modules compiles and evaluates the modules of users.
 func newEngine(
 	mgr manager.Manager, options Options, modules *sandbox.Sandbox, traces *export.Tracer, measured *decisionlog.Metrics,
 ) (*opa.Engine, *decisionlog.Writer, error) {
 	engineOptions := opa.Options{
-		Timeout: options.EvaluationTimeout, CustomTimeout: options.PolicyTimeout, Precompile: modules.Precompile,
-		Memory: engineBytes(memoryLimit()), Concurrency: evaluations(memoryLimit(), runtime.GOMAXPROCS(0)),
+		Timeout: options.EvaluationTimeout, CustomTimeout: options.PolicyTimeout, Workers: modules, Memory: engineBytes(memoryLimit()),
 	}
 	var log *decisionlog.Writer
 	if options.DecisionLog != "" {

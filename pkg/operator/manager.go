@@ -35,6 +35,7 @@ import (
 	"github.com/podops-dev/podops/pkg/kubeversion"
 	"github.com/podops-dev/podops/pkg/objectbounds"
 	"github.com/podops-dev/podops/pkg/operator/certificates"
+	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/replicasetscale"
 	"github.com/podops-dev/podops/pkg/trafficadapter"
@@ -333,7 +334,7 @@ func slimWorkload(object any) (any, error) {
 		o.Spec.Template.Spec, o.Spec.VolumeClaimTemplates = corev1.PodSpec{}, nil
 		o.Status = appsv1.StatefulSetStatus{
 			ObservedGeneration: o.Status.ObservedGeneration, UpdateRevision: o.Status.UpdateRevision, CurrentRevision: o.Status.CurrentRevision,
-			Replicas: o.Status.Replicas,
+			Replicas: o.Status.Replicas, AvailableReplicas: o.Status.AvailableReplicas,
 		}
 	case *appsv1.DaemonSet:
 		o.Spec.Template.Spec, o.Status.Conditions = corev1.PodSpec{}, nil
@@ -343,7 +344,7 @@ func slimWorkload(object any) (any, error) {
 	return object, nil
 }
 
-// slimDisruptionBudget keeps the name, the generation, the selector and the numbers of a
+// slimDisruptionBudget keeps the name, the generation, the record of permits, the selector and the numbers of a
 // PodDisruptionBudget. A budget whose selector exceeds the bounds of selectors of rules selects
 // nothing here: the eviction API still applies it.
 func slimDisruptionBudget(object any) (any, error) {
@@ -364,6 +365,9 @@ func slimDisruptionBudget(object any) (any, error) {
 			ObservedGeneration: budget.Status.ObservedGeneration, DesiredHealthy: budget.Status.DesiredHealthy,
 			CurrentHealthy: budget.Status.CurrentHealthy, ExpectedPods: budget.Status.ExpectedPods,
 		},
+	}
+	if record := budget.Annotations[appsv1alpha1.PermitsAnnotationKey]; record != "" && len(record) <= permit.MaxAnnotationBytes {
+		slim.Annotations = map[string]string{appsv1alpha1.PermitsAnnotationKey: record}
 	}
 	if allowed := meta.FindStatusCondition(budget.Status.Conditions, policyv1.DisruptionAllowedCondition); allowed != nil {
 		slim.Status.Conditions = []metav1.Condition{*allowed}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"runtime"
 	"runtime/debug"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -18,7 +19,8 @@ import (
 // LimitMemory sets GOMEMLIMIT of this process from the memory limit of its container, less the
 // memory of the child processes of the sandbox, and logs it. A GOMEMLIMIT of the environment wins.
 func LimitMemory(log logr.Logger) {
-	limit, err := memlimit.Set(memlimit.WithRatio(1), memlimit.WithProvider(heapOf(memlimit.FromCgroup, childrenBytes)))
+	children := childrenBytes(workers(containerLimit(), runtime.GOMAXPROCS(0)))
+	limit, err := memlimit.Set(memlimit.WithRatio(1), memlimit.WithProvider(heapOf(memlimit.FromCgroup, children)))
 	switch {
 	case errors.Is(err, memlimit.ErrCgroupsNotSupported), errors.Is(err, memlimit.ErrNoCgroup):
 		log.Info("Memory is not limited: there is no cgroup")
@@ -27,12 +29,30 @@ func LimitMemory(log logr.Logger) {
 	case limit == math.MaxInt64:
 		log.Info("Memory is not limited")
 	default:
-		log.Info("Memory limited", "gomemlimit", limit, "engine", engineBytes(limit), "children", childrenBytes)
+		log.Info("Memory limited", "gomemlimit", limit, "engine", engineBytes(limit), "children", children)
 	}
 }
 
-// childrenBytes is the memory of the child processes of the sandbox together.
-const childrenBytes = sandbox.Children * sandbox.ChildBytes
+// childrenBytes returns the memory of the child processes of the sandbox together.
+func childrenBytes(workers int) uint64 { return uint64(sandbox.Children+workers) * sandbox.ChildBytes }
+
+// mostWorkers bounds the processes that evaluate modules.
+const mostWorkers = 8
+
+// workers returns the number of processes that evaluate modules: together they take at most a quarter of the
+// memory of the container if that is enough for one, and one core is left to the manager.
+func workers(container uint64, cores int) int {
+	return max(1, min(cores-1, mostWorkers, int(min(container/4/sandbox.ChildBytes, mostWorkers))))
+}
+
+// containerLimit returns the memory limit of the container; math.MaxInt64 without one.
+func containerLimit() uint64 {
+	limit, err := memlimit.FromCgroup()
+	if err != nil {
+		return math.MaxInt64 // LimitMemory logs the error
+	}
+	return limit
+}
 
 // heapOf returns the part for Go of the limit that a provider returns: the rest after the child
 // processes of the sandbox and a tenth for memory that the runtime does not count. In a container
@@ -75,16 +95,6 @@ func ruleBytes(limit int64) int64 {
 		return 0
 	}
 	return min(max(limit/16, leastRuleBytes), mostRuleBytes)
-}
-
-// evaluationBytes is the number of bytes that an evaluation of a user's module may allocate before
-// it is stopped.
-const evaluationBytes = 32 << 20
-
-// evaluations returns the number of evaluations that run at a time: a quarter of a GOMEMLIMIT,
-// and one core is left to admission.
-func evaluations(limit int64, cores int) int {
-	return int(max(1, min(int64(cores-1), limit/4/evaluationBytes)))
 }
 
 // newGate returns a gate that admits requests as long as they fit into GOMEMLIMIT.

@@ -14,10 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/podops-dev/podops/pkg/loadshed"
+	"github.com/podops-dev/podops/pkg/opa/sandbox"
 )
 
 func TestMemoryIsDivided(t *testing.T) {
-	const children = 384 << 20 // the race detector multiplies the memory of a child, hence not childrenBytes
+	const children = 408 << 20 // the race detector multiplies the memory of a child, hence not childrenBytes
 	for name, limit := range map[string]uint64{"64 MiB": 64 << 20, "512 MiB": 512 << 20, "1 GiB": 1 << 30, "16 GiB": 16 << 30} {
 		t.Run(name, func(t *testing.T) {
 			heap, err := heapOf(memlimit.Limit(limit), children)()
@@ -41,17 +42,23 @@ func TestMemoryIsDivided(t *testing.T) {
 	if got := engineBytes(math.MaxInt64) + ruleBytes(math.MaxInt64); got != 0 {
 		t.Errorf("without a limit the engine and rules may use %d bytes, want their defaults", got)
 	}
-	for want, given := range map[int]struct {
-		limit int64
-		cores int
-	}{1: {64 << 20, 64}, 5: {666 << 20, 64}, 3: {666 << 20, 4}, 7: {math.MaxInt64, 8}} {
-		if got := evaluations(given.limit, given.cores); got != want {
-			t.Errorf("%d cores and %d bytes run %d evaluations, want %d", given.cores, given.limit, got, want)
-		}
-	}
 	unreadable := errors.New("unreadable")
 	if _, err := heapOf(func() (uint64, error) { return 0, unreadable }, children)(); !errors.Is(err, unreadable) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestWorkersFitIntoTheContainer(t *testing.T) {
+	for _, tc := range []struct {
+		container   uint64
+		cores, want int
+	}{
+		{64 << 20, 64, 1}, {1 << 30, 1, 1}, {math.MaxInt64, 2, 1}, {math.MaxInt64, 4, 3}, {math.MaxInt64, 64, mostWorkers},
+		{4 * 3 * sandbox.ChildBytes, 64, 3},
+	} {
+		if got := workers(tc.container, tc.cores); got != tc.want {
+			t.Errorf("%d bytes and %d cores have %d workers, want %d", tc.container, tc.cores, got, tc.want)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -72,16 +73,16 @@ func register(
 	}
 	times.RecordBegin = traces != nil
 	writer := podwriter.New(podStatusClient{mgr.GetClient(), clientset.CoreV1().RESTClient()}, recorder, clk)
-	modules := sandbox.New(sandbox.Options{})
+	modules := sandbox.New(sandbox.Options{Workers: workers(containerLimit(), runtime.GOMAXPROCS(0)), Turn: evaluation.FastSlice})
 	engine, decisions, err := newEngine(mgr, options, modules, traces, measured.decisions)
 	if err != nil {
 		return err
 	}
 	config := podtransitionrule.Config{
-		Engine: evaluation.EngineOf(engine), Pods: writer, Statuses: podtransitionrule.APIStatusWriter{Client: mgr.GetClient()},
-		Recorder: recorder, Options: times, Clock: clk, RejectionRetry: options.RuleWebhookRejectionRetry, Prepared: decisions.Prepared,
-		Undo: podtransitionrule.APIUndoer{Client: mgr.GetClient()}, ManagerNamespace: options.Namespace,
-		Hold:    evaluation.Hold{Max: options.MaxHold, Action: appsv1alpha1.HoldAction(options.OnMaxHold)},
+		Engine: evaluation.EngineOf(engine), Pods: writer, Recorder: recorder, Options: times, Clock: clk,
+		Statuses: podtransitionrule.APIStatusWriter{Client: mgr.GetClient()}, Budgets: podtransitionrule.APIBudgetWriter{Client: mgr.GetClient()},
+		RejectionRetry: options.RuleWebhookRejectionRetry, Prepared: decisions.Prepared, Undo: podtransitionrule.APIUndoer{Client: mgr.GetClient()},
+		ManagerNamespace: options.Namespace, Hold: evaluation.Hold{Max: options.MaxHold, Action: appsv1alpha1.HoldAction(options.OnMaxHold)},
 		Workers: options.Workers, RoundBudget: options.RoundBudget, Memory: ruleBytes(memoryLimit()), BatchInterval: options.PermitInterval,
 	}
 	guard, err := registerRules(mgr, index, traces, measured, options, config)

@@ -90,7 +90,7 @@ func (r *Reader) Start(ctx context.Context) error {
 				break
 			}
 			kind := r.kind(read.Kind)
-			reads.Go(func() { r.mail.result(read, r.read(ctx, kind, read.Owner)) })
+			reads.Go(func() { r.mail.result(read, r.read(ctx, kind, read)) })
 		}
 		select {
 		case <-ctx.Done():
@@ -142,7 +142,7 @@ func (r *Reader) store(one finished, now time.Time) {
 	switch {
 	case one.owner != nil:
 		r.index.SetOwner(*one.owner)
-	case one.result != resultWaiting:
+	case !one.keeps && one.result != resultWaiting:
 		r.index.DeleteOwner(one.read.Namespace, one.read.UID)
 	}
 }
@@ -181,10 +181,14 @@ type outcome struct {
 
 	// owner to store; nil: no owner.
 	owner *podindex.Owner
+
+	// keeps is true for a read that has failed and changes nothing that is stored.
+	keeps bool
 }
 
 // read reads the scale of an owner.
-func (r *Reader) read(running context.Context, kind *watchedKind, owner Owner) outcome {
+func (r *Reader) read(running context.Context, kind *watchedKind, read Read) outcome {
+	owner := read.Owner
 	ctx, cancel := context.WithTimeout(running, requestTimeout)
 	defer cancel()
 	resource, err := kind.prepare(ctx, running, r.clock.Now())
@@ -192,7 +196,7 @@ func (r *Reader) read(running context.Context, kind *watchedKind, owner Owner) o
 	case errors.Is(err, errNotSynced):
 		return outcome{result: resultWaiting} // the kind changes once it is
 	case err != nil:
-		return failed(owner, err)
+		return failed(read, err)
 	case !resource.Scalable:
 		return outcome{result: resultNoScale, retry: Later}
 	}
@@ -206,7 +210,7 @@ func (r *Reader) read(running context.Context, kind *watchedKind, owner Owner) o
 		if apierrors.IsNotFound(err) {
 			kind.forgetResource() // the object exists, so its kind may have lost the subresource
 		}
-		return failed(owner, err)
+		return failed(read, err)
 	case scale.UID != "" && scale.UID != owner.UID:
 		return outcome{result: resultGone}
 	}
@@ -216,8 +220,15 @@ func (r *Reader) read(running context.Context, kind *watchedKind, owner Owner) o
 	return outcome{result: resultCounted, owner: &counted}
 }
 
-func failed(owner Owner, err error) outcome {
-	stored := unreadable(owner, err)
+// patience is how many successive reads may fail, because the API server is busy, before an owner counts as one that cannot be read: its
+// controller may be about to change the numbers of its ReplicaSets, which count instead then.
+const patience = 1
+
+func failed(read Read, err error) outcome {
+	if read.Failures < patience && isTransient(err) {
+		return outcome{result: resultFailed, retry: Failed, keeps: true}
+	}
+	stored := unreadable(read.Owner, err)
 	return outcome{result: resultFailed, retry: Failed, owner: &stored}
 }
 
@@ -237,8 +248,15 @@ const maxProblemBytes = 300
 
 // problem returns the text of an error, which is the same for the same cause.
 func problem(err error) string {
-	if errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) {
+	if isTimeout(err) {
 		return "the API server does not respond in time"
 	}
 	return text.Line(err.Error(), maxProblemBytes)
 }
+
+func isTimeout(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
+}
+
+// isTransient reports whether the API server was too busy.
+func isTransient(err error) bool { return isTimeout(err) || apierrors.IsTooManyRequests(err) }

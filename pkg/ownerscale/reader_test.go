@@ -373,6 +373,23 @@ func TestAnOwnerThatCanBeReadNoMore(t *testing.T) {
 	})
 }
 
+// TestABusyAPIServer shows that one read without an answer changes nothing, neither before the first answer nor after it.
+func TestABusyAPIServer(t *testing.T) {
+	withFixture(t, func(t *testing.T, w *fixture) {
+		w.put(web, 3, 3)
+		w.set(func() { w.hangs[web.Kind] = true })
+		w.refer(web, true)
+		w.after(t, 5*time.Second, web, "not counted")
+		w.set(func() { delete(w.hangs, web.Kind) })
+		w.after(t, 5*time.Second, web, "3 desired")
+		w.set(func() { w.scaleFailure[web.Kind] = apierrors.NewTooManyRequests("busy", 1) })
+		w.put(web, 4, 3)
+		w.after(t, time.Second, web, "3 desired")
+		w.set(func() { delete(w.scaleFailure, web.Kind) })
+		w.after(t, 5*time.Second, web, "4 desired")
+	})
+}
+
 func TestOwnersThatAreNotCounted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		owner ownerscale.Owner

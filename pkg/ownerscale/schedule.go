@@ -105,6 +105,10 @@ type scheduled struct {
 // Read is one read of an owner.
 type Read struct {
 	Owner
+
+	// Failures is the number of reads that have failed since the last that has not.
+	Failures int
+
 	turn uint64
 }
 
@@ -259,7 +263,7 @@ func (s *Schedule) Next(now time.Time) (read Read, ok bool, wait time.Duration) 
 	s.running++
 	next.running++
 	next.served, one.running, one.last = s.turn, s.turn, now
-	return Read{Owner: one.owner, turn: s.turn}, true, 0
+	return Read{Owner: one.owner, Failures: one.failures, turn: s.turn}, true, 0
 }
 
 // Retry is when an owner is read again without a change.

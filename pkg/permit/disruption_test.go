@@ -1,6 +1,7 @@
 package permit_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -39,27 +40,48 @@ func exempt(c permit.Candidate) permit.Candidate {
 }
 
 func TestPodDisruptionBudgetsGiveSlotsToReadyPods(t *testing.T) {
+	inherited := disruptions(0, "b")
+	inherited.Inherited = true
 	for name, c := range map[string]struct {
 		budget     permit.Budget
 		candidates []permit.Candidate
 		want       []string
 		invalidate []types.UID
+
+		// record are the pods of the record to write; nil: it is not written. needs are the pods that it must
+		// contain before they are stamped.
+		record, needs []string
 	}{
-		"as many as there are":            {budget: disruptions(1), candidates: []permit.Candidate{disrupted(waiting("a", 1), true), disrupted(waiting("b", 2), true)}, want: []string{"a"}},
+		"as many as there are": {
+			budget: disruptions(1), candidates: []permit.Candidate{disrupted(waiting("a", 1), true), disrupted(waiting("b", 2), true)},
+			want: []string{"a"}, record: []string{"a"}, needs: []string{"a"},
+		},
 		"an unready pod takes none":       {budget: disruptions(0), candidates: []permit.Candidate{disrupted(waiting("a", 1), false)}, want: []string{"a"}},
 		"a Ready pod that is unavailable": {budget: disruptions(0), candidates: []permit.Candidate{disrupted(unavailable(waiting("a", 1)), true)}},
-		"a pod that holds one":            {budget: disruptions(0, "b"), candidates: []permit.Candidate{disrupted(waiting("a", 1), true), disrupted(waiting("b", 2), true)}, want: []string{"b"}},
+		"a pod that holds one": {
+			budget: disruptions(0, "b"), candidates: []permit.Candidate{disrupted(waiting("a", 1), true), disrupted(waiting("b", 2), true)},
+			want: []string{"b"}, needs: []string{"b"},
+		},
 		"none at all below zero": {
 			budget: disruptions(-1, "b"), candidates: []permit.Candidate{disrupted(waiting("b", 2), true)}, invalidate: []types.UID{"b"},
 		},
+		"one more than a pod holds": {
+			budget: disruptions(1, "b"), candidates: []permit.Candidate{disrupted(waiting("a", 1), true), disrupted(waiting("b", 2), true)},
+			want: []string{"b", "a"}, record: []string{"a", "b"}, needs: []string{"a", "b"},
+		},
+		"a record that the PodDisruptionBudget has lost": {
+			budget: inherited, candidates: []permit.Candidate{disrupted(waiting("b", 2), true)},
+			want: []string{"b"}, record: []string{"b"}, needs: []string{"b"},
+		},
 		"an exempt pod takes one from the others": {
-			budget: disruptions(1), candidates: []permit.Candidate{exempt(waiting("a", 1)), disrupted(waiting("b", 2), true)}, want: []string{"a"},
+			budget: disruptions(1), candidates: []permit.Candidate{exempt(waiting("a", 1)), disrupted(waiting("b", 2), true)},
+			want: []string{"a"}, record: []string{"a"}, needs: []string{"a"},
 		},
 		"two requests of a pod share one": {
 			budget: disruptions(1), candidates: []permit.Candidate{
 				disrupted(waitingAs("a", "x", 1), true), disrupted(waitingAs("a", "y", 1), true), disrupted(waiting("b", 2), true),
 			},
-			want: []string{"a", "a"},
+			want: []string{"a", "a"}, record: []string{"a"}, needs: []string{"a"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -71,8 +93,16 @@ func TestPodDisruptionBudgetsGiveSlotsToReadyPods(t *testing.T) {
 			if diff := cmp.Diff(c.want, got) + cmp.Diff(c.invalidate, plan.Invalidate); diff != "" {
 				t.Errorf("permitted, invalidated (-want +got):\n%s", diff)
 			}
-			if len(plan.Reserve)+len(plan.NeedsRecords) > 0 {
-				t.Errorf("a PodDisruptionBudget has a record: %v, %v", plan.Reserve, plan.NeedsRecords)
+			var record, needs []string
+			for _, reserved := range plan.Reserve[pdb.String()] {
+				record = append(record, reserved.Name)
+			}
+			for uid := range plan.NeedsRecords {
+				needs = append(needs, string(uid))
+			}
+			slices.Sort(needs)
+			if diff := cmp.Diff(c.record, record) + cmp.Diff(c.needs, needs); diff != "" {
+				t.Errorf("recorded, and must be recorded (-want +got):\n%s", diff)
 			}
 			for _, denial := range plan.Denied {
 				if denial.Rule != pdb || denial.Verdict.Code != rule.CodeNoRoom {

@@ -1,14 +1,15 @@
 // Package permit decides which waiting requests get a permit next, so that no
-// availablePolicy is exceeded, and no rule that depends on other pods is bypassed by
-// evaluating it for two pods at once. It is pure.
+// availablePolicy and no PodDisruptionBudget is exceeded, and no rule that depends on other
+// pods is bypassed by evaluating it for two pods at once. It is pure.
 //
 // A permit is two-phase. First the pods of a batch are reserved: their UIDs and
-// resourceVersions are written to the record (status.permits) of every
-// PodTransitionRule with a budget that selects them, under the resourceVersion of that
-// PodTransitionRule. (An unavailable pod takes no slot, and is recorded only where a rule
-// depends on other pods.) Then each pod is stamped: the permit is written to it, on condition
-// that it is still at the resourceVersion that the decision was made on. Three rules make
-// this hold with stale caches, several leaders, and a stop at any instruction:
+// resourceVersions are written to the record of every budget that selects them:
+// to the status (status.permits) of a PodTransitionRule, or to an annotation of a
+// PodDisruptionBudget, under the resourceVersion of that object. (An unavailable pod takes no
+// slot, and is recorded only where a rule depends on other pods.) Then each pod is stamped:
+// the permit is written to it, on condition that it is still at the resourceVersion that the
+// decision was made on. Three rules make this hold with stale caches, several leaders, and a
+// stop at any instruction:
 //
 //   - A reservation is live while its pod is still at the recorded resourceVersion.
 //     Until then the writer of the record may still stamp the pod, so it counts as
@@ -19,7 +20,7 @@
 //     from a view that reaches that resourceVersion and the resourceVersions of all listed
 //     pods: the view contains every outcome, and shows each reserved pod as of its
 //     reservation or later.
-//   - Records are written in the order of their names, and a pod is stamped only
+//   - Records are written in one order, by all writers, and a pod is stamped only
 //     after all of them. Two writers therefore meet at the first record they share,
 //     where one of them gets a conflict and starts again.
 //

@@ -14,15 +14,13 @@ import (
 )
 
 // Budget contains the slots and the record of one PodTransitionRule that has an
-// availablePolicy, or a rule that depends on other pods; or the slots of one PodDisruptionBudget.
+// availablePolicy, or a rule that depends on other pods; or of one PodDisruptionBudget.
 type Budget struct {
 	// Ruleset is the name of the PodTransitionRule, or RuleID.String of the PodDisruptionBudget.
 	Ruleset string
 
-	// Disruption is true for a PodDisruptionBudget. It counts the pods that are Ready instead of
-	// the pods that are available, and has no record: Live are the pods of other records, and
-	// the pods that this process has stamped, at the resourceVersions at which they were
-	// stamped.
+	// Disruption is true for a PodDisruptionBudget, which counts the pods that are Ready instead of
+	// the pods that are available.
 	Disruption bool
 
 	// Slots that each of its availability rules may allocate, by rule name. Live
@@ -51,8 +49,8 @@ type Budget struct {
 	// Remembered are the numbers of pods in the record that still count.
 	Remembered map[types.UID]int
 
-	// Inherited is true if Live and Recent come from the record of a deleted
-	// PodTransitionRule of the same name, so that its own record must be written before any
+	// Inherited is true if Live and Recent come from a record that the stored object does not have,
+	// as of a deleted object of the same name, so that its own record must be written before any
 	// pod is stamped.
 	Inherited bool
 
@@ -110,7 +108,7 @@ type Plan struct {
 	// Grants may be stamped, after the records that contain them have been written.
 	Grants []rule.Request
 
-	// Reserve are the complete new lists of reservations, by name, of the PodTransitionRules
+	// Reserve are the complete new lists of reservations, by name, of the budgets
 	// to whose record something was added. The other records stay as they are.
 	Reserve map[string][]appsv1alpha1.ReservedPod
 
@@ -123,7 +121,7 @@ type Plan struct {
 	// all PodTransitionRules that have any.
 	Owners map[string][]appsv1alpha1.OwnerPods
 
-	// NeedsRecords names, per UID, the PodTransitionRules whose record must hold the pod
+	// NeedsRecords names, per UID, the budgets whose record must hold the pod
 	// before it is stamped. Pods that need no record are missing.
 	NeedsRecords map[types.UID][]string
 
@@ -357,9 +355,6 @@ func (a *allocation) commit(c Candidate) {
 	a.granted[pod.UID], a.committed[pod.UID] = true, true
 	for _, name := range c.Budgets {
 		b, ok := a.budgets[name]
-		if ok && b.disruption {
-			b.disrupt(c)
-		}
 		if !ok || !b.mustRecord(c) {
 			continue
 		}

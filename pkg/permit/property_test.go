@@ -27,6 +27,7 @@ func drawSituation(t *rapid.T) situation {
 	objects := []string{"a", "b", "c"}[:rapid.IntRange(1, 3).Draw(t, "objects")]
 	for _, object := range objects {
 		b := permit.Budget{Ruleset: object, Slots: map[string]int{}, Live: map[types.UID]appsv1alpha1.ReservedPod{}}
+		b.Disruption = rapid.IntRange(0, 2).Draw(t, "disruption") == 0
 		for _, rule := range []string{"r", "s"}[:rapid.IntRange(1, 2).Draw(t, "rules")] {
 			b.Slots[rule] = rapid.IntRange(-1, 3).Draw(t, "slots")
 		}
@@ -43,18 +44,19 @@ func drawSituation(t *rapid.T) situation {
 	for i := range rapid.IntRange(0, 6).Draw(t, "pods") {
 		name := fmt.Sprintf("%c%d", "ab"[i%2], i) // of shard a or b
 		available := rapid.IntRange(0, 3).Draw(t, "available") > 0
+		ready := available || rapid.Bool().Draw(t, "ready")
 		cloned := rapid.Bool().Draw(t, "of an unknown workload")
 		selecting := rapid.SliceOfNDistinct(rapid.SampledFrom(objects), 0, len(objects), rapid.ID[string]).Draw(t, "selecting")
 		slices.Sort(selecting)
 		for _, object := range selecting {
 			b := s.budgets[slices.Index(objects, object)]
-			if (available || b.Sequential) && rapid.IntRange(0, 3).Draw(t, "live") == 0 {
+			if (b.Disruption && ready || !b.Disruption && available || b.Sequential) && rapid.IntRange(0, 3).Draw(t, "live") == 0 {
 				b.Live[types.UID(name)] = reserved(name)
 			}
 		}
 		for _, id := range []string{"x", "y"}[:rapid.IntRange(0, 2).Draw(t, "ids")] {
 			c := waitingAs(name, id, rapid.IntRange(0, 3).Draw(t, "since"))
-			c.Budgets = selecting
+			c.Budgets, c.Request.Pod.Ready = selecting, ready
 			if cloned {
 				c.Request.Pod.Owner.UID = "clones"
 			}
@@ -78,6 +80,11 @@ func drawSituation(t *rapid.T) situation {
 		}
 	}
 	return s
+}
+
+// counts reports whether a permit of the pod takes a slot of the budget.
+func counts(b permit.Budget, pod *rule.PodFact) bool {
+	return b.Disruption && pod.Ready || !b.Disruption && pod.Available
 }
 
 func (s situation) clone() situation {
@@ -141,7 +148,7 @@ func TestNextAllocatesNoMoreSlotsThanThereAre(t *testing.T) {
 }
 
 // checkReservations checks that the record of the object contains every granted pod that the
-// object selects, if the pod is available or the object is sequential; that live reservations
+// object selects, if the pod takes a slot or the object is sequential; that live reservations
 // stay in it; and that the live reservations of pods without a permit are invalidated.
 func checkReservations(t *rapid.T, s situation, b permit.Budget, plan permit.Plan, granted map[types.UID]bool) {
 	want := map[types.UID]bool{}
@@ -153,7 +160,7 @@ func checkReservations(t *rapid.T, s situation, b permit.Budget, plan permit.Pla
 	}
 	for _, c := range s.candidates {
 		_, counted := b.Owners[c.Request.Pod.Owner.UID]
-		if (c.Request.Pod.Available || b.Sequential || counted) && granted[c.Request.Pod.UID] && slices.Contains(c.Budgets, b.Ruleset) {
+		if (counts(b, c.Request.Pod) || b.Sequential || counted) && granted[c.Request.Pod.UID] && slices.Contains(c.Budgets, b.Ruleset) {
 			want[c.Request.Pod.UID] = true
 			if !slices.Contains(plan.NeedsRecords[c.Request.Pod.UID], b.Ruleset) {
 				t.Fatalf("%s may be stamped without the record of %s", c.Request.Pod.Name, b.Ruleset)
@@ -204,7 +211,7 @@ func checkSlots(t *rapid.T, s situation, b permit.Budget, rule rule.RuleID, slot
 		_, live := b.Live[uid]
 		requests = slices.DeleteFunc(requests, func(c permit.Candidate) bool { return c.Request.Stage == appsv1alpha1.StagePostCheck })
 		all := !slices.ContainsFunc(requests, func(c permit.Candidate) bool { return !slices.Contains(c.Needs, rule) })
-		if granted[uid] && requests[0].Request.Pod.Available && all && (!live || slots < 0) {
+		if granted[uid] && counts(b, requests[0].Request.Pod) && all && (!live || slots < 0) {
 			took[uid] = true
 		}
 	}
@@ -221,8 +228,8 @@ func byUID(candidates []permit.Candidate) map[types.UID][]permit.Candidate {
 	return pods
 }
 
-// checkRefusals checks that no unavailable pod is denied a slot, and that the slots of the
-// rule that denies an available pod were taken by others. A pod that a recheck denies has
+// checkRefusals checks that no pod is denied a slot that it does not take, and that the slots of the
+// rule that denies a pod were taken by others. A pod that a recheck denies has
 // another committed pod in its shard.
 func checkRefusals(t *rapid.T, s situation, plan permit.Plan, granted map[types.UID]bool) {
 	for _, denial := range plan.Denied {
@@ -233,14 +240,14 @@ func checkRefusals(t *rapid.T, s situation, plan permit.Plan, granted map[types.
 			}
 			continue
 		}
-		if !pod.Available || denial.Request.Stage == appsv1alpha1.StagePostCheck {
+		i := slices.IndexFunc(s.budgets, func(b permit.Budget) bool { return b.Ruleset == denial.Rule.Ruleset.Name })
+		if !counts(s.budgets[i], pod) || denial.Request.Stage == appsv1alpha1.StagePostCheck {
 			t.Fatalf("%s needs no slot and is denied one", pod.Name)
 		}
-		i := slices.IndexFunc(s.budgets, func(b permit.Budget) bool { return b.Ruleset == denial.Rule.Ruleset.Name })
 		committed := 0
 		for uid, requests := range byUID(s.candidates) {
 			_, live := s.budgets[i].Live[uid]
-			if granted[uid] && !live && requests[0].Request.Pod.Available && slices.Contains(requests[0].Budgets, s.budgets[i].Ruleset) {
+			if granted[uid] && !live && counts(s.budgets[i], requests[0].Request.Pod) && slices.Contains(requests[0].Budgets, s.budgets[i].Ruleset) {
 				committed++
 			}
 		}

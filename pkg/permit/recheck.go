@@ -99,7 +99,7 @@ type openBudget struct {
 
 // mustRecord reports whether the record must contain a permit of the pod.
 func (b *openBudget) mustRecord(c Candidate) bool {
-	return !b.disruption && (b.size(c) > 0 || b.rechecked || b.countsOwner(c.Request.Pod))
+	return b.size(c) > 0 || b.rechecked || b.countsOwner(c.Request.Pod)
 }
 
 // size returns the number of slots that a permit takes: of the pod if it counts, and of the pods that go
@@ -110,14 +110,4 @@ func (b *openBudget) size(c Candidate) int {
 		size++
 	}
 	return size
-}
-
-// disrupt takes the slots of a PodDisruptionBudget, unless the pod holds them already.
-func (b *openBudget) disrupt(c Candidate) {
-	if hasUID(b.live, c.Request.Pod.UID) {
-		return
-	}
-	for rule := range b.slots {
-		b.slots[rule] -= b.size(c)
-	}
 }

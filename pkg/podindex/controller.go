@@ -54,10 +54,31 @@ func (x *Index) referAbove(n *namespace, name string) {
 	}
 	for uid, controller := range n.above {
 		if _, still := above[uid]; !still {
+			delete(n.answered, uid)
 			x.controllers(controller, false)
 		}
 	}
 	n.above = above
+}
+
+// answer records that it is known whether the scale of a custom controller counts.
+func (n *namespace) answer(uid types.UID) {
+	if _, refers := n.above[uid]; !refers {
+		return
+	}
+	if n.answered == nil {
+		n.answered = map[types.UID]bool{}
+	}
+	n.answered[uid] = true
+}
+
+// isPending reports whether a ReplicaSet has a controller whose scale has not been read yet. Its controller may be about to change the
+// numbers of its ReplicaSets, so these do not count meanwhile.
+func (n *namespace) isPending(set types.UID) bool {
+	above := n.owners[set].Controller
+	_, refers := n.above[above]
+	_, known := n.owners[above]
+	return refers && !known && !n.answered[above]
 }
 
 // apiVersionOf returns the API version of the pod's controller; empty for a pod without a

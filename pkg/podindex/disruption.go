@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -11,14 +12,18 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/text"
 )
 
 // DisruptionBudget is a PodDisruptionBudget, as far as permits depend on it.
 type DisruptionBudget struct {
-	Namespace string
-	Name      string
+	Namespace       string
+	Name            string
+	UID             types.UID
+	ResourceVersion string
 
 	// Selector of its pods; nil selects no pod.
 	Selector labels.Selector
@@ -36,13 +41,22 @@ type DisruptionBudget struct {
 
 	// Unknown is why the status does not have these numbers; empty if it does.
 	Unknown string
+
+	// Record is the record of permits in its annotation; nil without one. Inherited is true if the stored
+	// object does not have it (see inheritRecord).
+	Record    *appsv1alpha1.PermitRecord
+	Inherited bool
 }
+
+// ID returns the id of the PodDisruptionBudget among rules.
+func (b DisruptionBudget) ID() rule.RuleID { return rule.DisruptionBudgetID(b.Namespace, b.Name) }
 
 // DisruptionBudgetOf returns the part of a PodDisruptionBudget that permits depend on. Without a
 // selector that can be parsed, the budget selects no pod.
 func DisruptionBudgetOf(object *policyv1.PodDisruptionBudget) DisruptionBudget {
 	b := DisruptionBudget{
-		Namespace: object.Namespace, Name: object.Name,
+		Namespace: object.Namespace, Name: object.Name, UID: object.UID, ResourceVersion: object.ResourceVersion,
+		Record:  permit.Decode(object.Annotations[appsv1alpha1.PermitsAnnotationKey]),
 		Desired: int(object.Status.DesiredHealthy), Healthy: int(object.Status.CurrentHealthy), Expected: int(object.Status.ExpectedPods),
 	}
 	if policy := object.Spec.UnhealthyPodEvictionPolicy; policy != nil {
@@ -66,7 +80,7 @@ func DisruptionBudgetOf(object *policyv1.PodDisruptionBudget) DisruptionBudget {
 // maxUnknownBytes bounds the message of the disruption controller.
 const maxUnknownBytes = 256
 
-// equals reports whether another version of a PodDisruptionBudget is the same.
+// equals reports whether another version of a PodDisruptionBudget counts the same.
 func (b DisruptionBudget) equals(other DisruptionBudget) bool {
 	return b.hasSelectorOf(other) && b.Desired == other.Desired && b.Healthy == other.Healthy && b.Expected == other.Expected &&
 		b.EvictsUnready == other.EvictsUnready && b.Unknown == other.Unknown
@@ -149,20 +163,42 @@ func (p *pod) isHealthy() bool { return p.counts && p.fact.Available && !p.offTr
 // event of a pod costs time for every one of them. The eviction API applies the others.
 const MaxDisruptionBudgets = 256
 
-// SetDisruptionBudget adds or replaces a PodDisruptionBudget, and notifies if a pod that it
-// selects waits. It ignores further budgets beyond MaxDisruptionBudgets.
+// SetDisruptionBudget adds or replaces a PodDisruptionBudget that the watch reported, unless the stored
+// one, from the response to a write, is newer. It notifies if a pod that it selects waits, and ignores
+// further budgets beyond MaxDisruptionBudgets.
 func (x *Index) SetDisruptionBudget(budget DisruptionBudget) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	n := x.namespace(budget.Namespace)
-	before, had := n.disruptions[budget.Name]
-	if had && before.equals(budget) || !had && len(n.disruptions) == MaxDisruptionBudgets {
+	x.setDisruptionBudget(x.namespace(budget.Namespace), budget)
+}
+
+// DisruptionBudgetWritten stores the response to a write of a record, so that the next round sees the
+// record before the watch delivers it. A PodDisruptionBudget that has been deleted since stays deleted.
+func (x *Index) DisruptionBudgetWritten(budget DisruptionBudget) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n, ok := x.namespaces[budget.Namespace]
+	if !ok {
 		return
 	}
+	if b := n.disruptions[budget.Name]; b != nil && b.UID == budget.UID {
+		x.setDisruptionBudget(n, budget)
+	}
+}
+
+func (x *Index) setDisruptionBudget(n *namespace, budget DisruptionBudget) {
+	before, had := n.disruptions[budget.Name]
+	if had && before.UID == budget.UID && isOlder(budget.ResourceVersion, before.ResourceVersion) || !had && len(n.disruptions) == MaxDisruptionBudgets {
+		return
+	}
+	n.inheritRecord(&budget)
 	if had && before.hasSelectorOf(budget) {
+		changed := !before.equals(budget)
 		before.DisruptionBudget = budget
-		x.observeBudget(before)
-		x.notifyWaiting(budget.Namespace, before)
+		if changed {
+			x.observeBudget(before)
+			x.notifyWaiting(budget.Namespace, before)
+		}
 		return
 	}
 	made := &disruptionBudget{
@@ -179,14 +215,34 @@ func (x *Index) SetDisruptionBudget(budget DisruptionBudget) {
 	x.notifyWaiting(budget.Namespace, before, made)
 }
 
-// DeleteDisruptionBudget removes a PodDisruptionBudget, and notifies if a pod that it selected
-// waits.
-func (x *Index) DeleteDisruptionBudget(key types.NamespacedName) {
+// inheritRecord gives a PodDisruptionBudget without a record the record of its last version, or of a
+// PodDisruptionBudget of its name that was deleted less than RetiredFor ago: its annotation was removed,
+// or it was replaced, and the reservations may still become permits.
+func (n *namespace) inheritRecord(budget *DisruptionBudget) {
+	id := budget.ID().String()
+	if budget.Record == nil {
+		budget.Record = n.retired[id].record
+		if before, had := n.disruptions[budget.Name]; had {
+			budget.Record = before.Record
+		}
+		budget.Inherited = budget.Record != nil
+	}
+	delete(n.retired, id)
+}
+
+// RetireDisruptionBudget removes a PodDisruptionBudget that was deleted, and notifies if a pod that it
+// selected waits. For RetiredFor its record is kept for a PodDisruptionBudget of the same name. It withholds
+// nothing meanwhile.
+func (x *Index) RetireDisruptionBudget(key types.NamespacedName, now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.expire(now)
 	n := x.namespace(key.Namespace)
 	before := n.disruptions[key.Name]
 	delete(n.disruptions, key.Name)
+	if before != nil && before.Record != nil {
+		x.retire(key.Namespace, RetiredRule{Name: before.ID().String(), Until: now.Add(RetiredFor), selector: labels.Nothing(), record: before.Record})
+	}
 	if x.budgetObserver != nil {
 		x.budgetObserver.BudgetDeleted(key)
 	}
@@ -275,19 +331,32 @@ type DisruptionView struct {
 	// Unavailable are the first names of the counted pods that are not among Available, sorted; at
 	// most rule.MaxBlockingPods.
 	Unavailable []string
+
+	// Live are the reservations of its record whose permit may still be written, by UID.
+	Live map[types.UID]appsv1alpha1.ReservedPod
+
+	// Reserved is the number of pods among Available that are in Live.
+	Reserved int
 }
 
-// disruptionViews returns the PodDisruptionBudgets of pods that wait, sorted by name.
-func (n *namespace) disruptionViews() []DisruptionView {
+// disruptionViews returns the PodDisruptionBudgets of pods that wait, sorted by name, and adds the
+// resourceVersions of the pods that their records list to versions.
+func (n *namespace) disruptionViews(versions map[types.UID]string) []DisruptionView {
 	var views []DisruptionView
 	for _, name := range slices.Sorted(maps.Keys(n.disruptions)) {
 		b := n.disruptions[name]
 		if len(b.waiting.pods) == 0 {
 			continue
 		}
-		views = append(views, DisruptionView{
-			DisruptionCounts: b.counts(), Waiting: b.waiting.ordered().requests, Unavailable: b.unavailable(),
-		})
+		view := DisruptionView{
+			DisruptionCounts: b.counts(), Waiting: b.waiting.ordered().requests, Unavailable: b.unavailable(), Live: n.live(b.Record, versions),
+		}
+		for uid := range view.Live {
+			if p := b.selected[uid]; p != nil && p.isHealthy() {
+				view.Reserved++
+			}
+		}
+		views = append(views, view)
 	}
 	return views
 }

@@ -108,6 +108,9 @@ func (n *namespace) countGroups(r *ruleset, view *RuleView, g groups) {
 		}
 	}
 	n.countReserved(r, view, g)
+	if n.ledOwners > 0 {
+		view.Counts.Desired += n.awaited(r)
+	}
 	for leader, pods := range g.with {
 		if p := n.pods[leader]; p == nil || !p.deletes() {
 			continue
@@ -122,6 +125,41 @@ func (n *namespace) countGroups(r *ruleset, view *RuleView, g groups) {
 			view.With[leader]++
 		}
 	}
+}
+
+// awaited returns how many pods the workloads will want that pods are to own which are being replaced: the garbage collector
+// removes such a workload with its pod, and its controller creates it again for the next pod. Without them, the pods of a group that
+// is replaced would lower the bound for the pods of other groups. A pod that is available owns what it is to own.
+func (n *namespace) awaited(r *ruleset) int {
+	desired, orphaned := map[types.UID]int{}, 0 // by the pod that owns them; without one
+	for uid := range r.covered {
+		owner := n.owners[uid]
+		if _, known := n.pods[owner.leader()]; known {
+			desired[owner.leader()] += owner.Desired
+		} else if owner.leader() != "" {
+			orphaned++
+		}
+	}
+	if len(desired) == 0 {
+		return 0
+	}
+	size, settled := map[types.UID]int{}, map[types.UID]int{} // by the workload of the pods that own others
+	for leader, pods := range desired {
+		above := n.pods[leader].controller.UID
+		size[above] = max(size[above], pods)
+	}
+	for uid, p := range n.pods {
+		if _, leads := desired[uid]; leads || p.fact.Available {
+			settled[p.controller.UID]++
+		}
+	}
+	total := 0
+	for above, pods := range size {
+		if r.covered[above] {
+			total += max(0, n.owners[above].Desired-settled[above]-orphaned) * pods
+		}
+	}
+	return total
 }
 
 // countReserved counts the pods that go with the pods whose permits are recorded.

@@ -82,6 +82,47 @@ func TestGroups(t *testing.T) {
 	}
 }
 
+// TestGroupsDesired has three groups of a leader and two workers each, of which the first is replaced.
+func TestGroupsDesired(t *testing.T) {
+	leader := func(i int) *builders.PodBuilder { return member("leader-"+strconv.Itoa(i), "leaders") }
+	for name, tc := range map[string]struct {
+		leader  *builders.PodBuilder // the first; nil: it is gone
+		workers bool                 // the StatefulSet of its workers exists
+		leaders int
+		desired int
+	}{
+		"every group is there":                         {leader: leader(0), workers: true, leaders: 3, desired: 9},
+		"the leader is terminating":                    {leader: leader(0).Terminating(builders.Epoch), workers: true, leaders: 3, desired: 9},
+		"the leader is gone":                           {workers: true, leaders: 3, desired: 9},
+		"the leader and its StatefulSet are gone":      {leaders: 3, desired: 9},
+		"the next leader has no StatefulSet yet":       {leader: leader(0).Unready(builders.Epoch), leaders: 3, desired: 9},
+		"the leader has failed":                        {leader: leader(0).Unready(builders.Epoch), workers: true, leaders: 3, desired: 9},
+		"the leader is available, and has no workers":  {leader: leader(0), leaders: 3, desired: 7},
+		"the leaders are scaled in":                    {leaders: 2, desired: 6},
+		"the leaders are scaled in, and one is behind": {leader: leader(0).Terminating(builders.Epoch), workers: true, leaders: 2, desired: 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newIndex(t)
+			x.SetRule(x.rule("r"))
+			x.SetOwner(workload("leaders", "", tc.leaders))
+			if tc.leader != nil {
+				x.put(tc.leader.Obj())
+			}
+			for i := range 3 {
+				if i > 0 {
+					x.put(leader(i).Obj())
+				}
+				if i > 0 || tc.workers {
+					x.SetOwner(workers(leader(i).Obj().UID, 2))
+				}
+			}
+			if got := x.only().Counts.Desired; got != tc.desired {
+				t.Errorf("%d pods are desired, want %d", got, tc.desired)
+			}
+		})
+	}
+}
+
 // TestGroupsEnd shows that pods in a ring of owners go with each other once, and that nothing is counted after
 // the pods that own others have gone.
 func TestGroupsEnd(t *testing.T) {

@@ -82,6 +82,9 @@ type namespace struct {
 	// above are the controllers of ReplicaSets of pods that are not Deployments.
 	above map[types.UID]Controller
 
+	// answered are the controllers among them whose scale has been read, or cannot be.
+	answered map[types.UID]bool
+
 	// ripening are the times at which pods become available for their controllers. See ripens.
 	ripening map[types.UID]time.Time
 
@@ -280,6 +283,7 @@ func (x *Index) SetOwner(owner Owner) {
 	n := x.namespace(owner.Namespace)
 	before, had := n.owners[owner.UID]
 	n.owners[owner.UID] = owner
+	n.answer(owner.UID)
 	n.ledOwners += led(owner) - led(before)
 	if before.MinReady != owner.MinReady {
 		for _, p := range n.pods {
@@ -309,6 +313,7 @@ func (x *Index) DeleteOwner(namespace string, uid types.UID) {
 	n.ledOwners -= led(n.owners[uid])
 	delete(n.owners, uid)
 	delete(n.uncontrolled, uid)
+	n.answer(uid)
 	n.ownersChanged()
 	x.referAbove(n, namespace)
 	for _, r := range n.rules {

@@ -41,7 +41,7 @@ type Owner struct {
 	// from its scale subresource.
 	Scale bool
 
-	// Observed is status.replicas of the scale: the number of pods that its controller has counted.
+	// Observed is status.replicas of the scale, or of a ReplicaSet: the number of pods that its controller has counted.
 	Observed int
 
 	// Unreadable is why its numbers cannot be read; empty if they can.
@@ -64,6 +64,9 @@ type Owner struct {
 	Recreates bool
 	SkipRules []string
 
+	// Surges is true for a workload whose rollouts create pods beyond the desired number.
+	Surges bool
+
 	// Terminating is true once it has a deletion timestamp.
 	Terminating bool
 }
@@ -83,7 +86,7 @@ func (o Owner) hasPlaceOf(other Owner) bool {
 func (o Owner) equals(other Owner) bool {
 	return o.hasPlaceOf(other) && o.Desired == other.Desired && o.MinReady == other.MinReady && o.Terminating == other.Terminating &&
 		o.Uncounted == other.Uncounted && o.Scale == other.Scale && o.Observed == other.Observed && o.Unreadable == other.Unreadable &&
-		o.Recreates == other.Recreates && slices.Equal(o.SkipRules, other.SkipRules) && maps.Equal(o.TemplateLabels, other.TemplateLabels)
+		o.Recreates == other.Recreates && o.Surges == other.Surges && slices.Equal(o.SkipRules, other.SkipRules) && maps.Equal(o.TemplateLabels, other.TemplateLabels)
 }
 
 // covers reports whether the rule selects the pods of the workload's template. A rule that selects
@@ -106,6 +109,21 @@ func (n *namespace) neverFinish(r *ruleset) []string {
 		}
 	}
 	return names
+}
+
+// maySurge reports whether a rollout may create pods beyond the desired number. A workload of an unknown kind may.
+func (n *namespace) maySurge(r *ruleset) bool {
+	for uid := range r.covered {
+		if n.owners[uid].Surges {
+			return true
+		}
+	}
+	for uid := range r.byOwner {
+		if top, counted := n.countedOwner(r, uid); counted && n.owners[top].Scale {
+			return true
+		}
+	}
+	return false
 }
 
 // isCounted reports whether the desired number of a workload counts for a rule: the rule covers
@@ -152,6 +170,9 @@ func (n *namespace) desired(r *ruleset) int {
 	}
 	for uid := range r.covered {
 		owner := n.owners[uid]
+		if n.isPending(uid) {
+			continue
+		}
 		if n.isTop(owner) {
 			total += owner.Desired
 		} else if above := n.owners[owner.Controller]; above.Scale && !scaled[above.UID] {
@@ -177,7 +198,7 @@ func (n *namespace) desired(r *ruleset) int {
 func (n *namespace) countedOwner(r *ruleset, controller types.UID) (top types.UID, counted bool) {
 	top, known := n.top(controller)
 	switch {
-	case !known:
+	case !known || n.isPending(controller):
 		return "", false
 	case n.owners[top].Scale && top != controller:
 		return top, r.covered[controller]
@@ -242,6 +263,17 @@ func (n *namespace) causeOf(controller types.UID) rule.Cause {
 	default:
 		return rule.CauseScaleIn
 	}
+}
+
+// complete returns the ReplicaSets with pods that are to keep each of them: they have no more than spec.replicas, and no
+// rolling update lowers that.
+func (n *namespace) complete() map[types.UID]bool {
+	complete := map[types.UID]bool{}
+	for uid, c := range n.controllers {
+		owner := n.owners[uid]
+		complete[uid] = c.cause == rule.CauseScaleIn && !owner.Terminating && max(c.counted, owner.Observed) <= owner.Desired
+	}
+	return complete
 }
 
 // noteNewest updates the newest revision of each Deployment.

@@ -18,7 +18,7 @@ import (
 func OwnerOf(object metav1.Object) (owner Owner, counts bool) {
 	owner = Owner{
 		UID: object.GetUID(), Namespace: object.GetNamespace(), Name: object.GetName(),
-		Terminating: object.GetDeletionTimestamp() != nil, Created: object.GetCreationTimestamp().Time,
+		Terminating: object.GetDeletionTimestamp() != nil, Created: object.GetCreationTimestamp().Time, Surges: deferreddelete.Surges(object),
 	}
 	if controller := metav1.GetControllerOf(object); controller != nil {
 		owner.Controller = controller.UID
@@ -28,7 +28,7 @@ func OwnerOf(object metav1.Object) (owner Owner, counts bool) {
 	case *appsv1.ReplicaSet:
 		// A revision that is missing or not a number counts as the oldest.
 		owner.Revision, _ = strconv.ParseInt(o.Annotations[appsv1alpha1.DeploymentRevisionAnnotationKey], 10, 64)
-		owner.MinReady = seconds(o.Spec.MinReadySeconds)
+		owner.MinReady, owner.Observed = seconds(o.Spec.MinReadySeconds), int(o.Status.Replicas)
 		owner.Kind, owner.Desired, owner.TemplateLabels = kindReplicaSet, replicas(o.Spec.Replicas), o.Spec.Template.Labels
 	case *appsv1.Deployment:
 		owner.Kind, owner.Desired, owner.TemplateLabels = "Deployment", replicas(o.Spec.Replicas), o.Spec.Template.Labels

@@ -49,6 +49,9 @@ type pod struct {
 	// standing is where the pod stands, for the Observer.
 	standing podstate.Standing
 
+	// surplus is true while its deletion waits that has begun for its ReplicaSet.
+	surplus bool
+
 	// leftover is true for a pod that does not wait and has an annotation that explains an earlier
 	// wait.
 	leftover bool
@@ -124,6 +127,7 @@ func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, of revisions
 	}
 	p.setEvicts(object)
 	p.setCause(cause)
+	p.surplus = len(p.requests) > 0 && deferreddelete.OfReplicaSet(object) && deferreddelete.ForReplicaSet(object)
 	p.leftover = len(p.requests) == 0 && isDetailed(object) && !facts.Terminating
 	if len(p.requests) > 0 || p.leftover {
 		p.object = object

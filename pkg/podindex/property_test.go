@@ -32,6 +32,9 @@ type cluster struct {
 
 	// budgets are the PodDisruptionBudgets of the namespace default, by name.
 	budgets map[string]podindex.DisruptionBudget
+
+	// records are the last records of PodDisruptionBudgets by name, also of deleted ones.
+	records map[string]*appsv1alpha1.PermitRecord
 }
 
 // TestIndexCountsLikeARecount tests that after any events the counts of the index equal a
@@ -41,6 +44,7 @@ func TestIndexCountsLikeARecount(t *testing.T) {
 		c := &cluster{
 			x: newIndex(t), pods: map[types.UID]*corev1.Pod{}, owners: map[types.UID]podindex.Owner{},
 			rules: map[types.NamespacedName]*appsv1alpha1.PodTransitionRule{}, budgets: map[string]podindex.DisruptionBudget{},
+			records: map[string]*appsv1alpha1.PermitRecord{},
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"": c.check, "create": c.Create, "change": c.Change, "change again": c.Change, "delete": c.Delete, "relist": c.Relist,
@@ -169,19 +173,25 @@ func (c *cluster) Status(t *rapid.T) {
 	key := c.drawRule(t)
 	rule := c.rules[key].DeepCopy()
 	rule.ResourceVersion = c.x.next()
-	rule.Status.Permits = &appsv1alpha1.PermitRecord{}
-	for _, uid := range slices.Sorted(maps.Keys(c.pods)) {
-		version := rapid.SampledFrom([]string{"", "1", c.pods[uid].ResourceVersion}).Draw(t, "version")
-		if version != "" {
-			rule.Status.Permits.Reserved = append(rule.Status.Permits.Reserved, appsv1alpha1.ReservedPod{UID: uid, ResourceVersion: version})
-		}
-	}
+	rule.Status.Permits = c.drawRecord(t)
 	c.rules[key] = rule
 	if rapid.Bool().Draw(t, "written") {
 		c.x.RuleWritten(rule)
 		return
 	}
 	c.x.SetRule(rule)
+}
+
+// drawRecord makes a record of some pods, at present or earlier resourceVersions.
+func (c *cluster) drawRecord(t *rapid.T) *appsv1alpha1.PermitRecord {
+	record := &appsv1alpha1.PermitRecord{}
+	for _, uid := range slices.Sorted(maps.Keys(c.pods)) {
+		version := rapid.SampledFrom([]string{"", "1", c.pods[uid].ResourceVersion}).Draw(t, "version")
+		if version != "" {
+			record.Reserved = append(record.Reserved, appsv1alpha1.ReservedPod{UID: uid, ResourceVersion: version})
+		}
+	}
+	return record
 }
 
 func (c *cluster) DropRule(t *rapid.T) {
@@ -244,21 +254,23 @@ func (c *cluster) check(t *rapid.T) {
 	c.checkNamespaces(t)
 }
 
+// live are the pods of a record at their recorded resourceVersion, sorted.
+func (c *cluster) live(namespace string, record *appsv1alpha1.PermitRecord) (live []types.UID) {
+	if record == nil {
+		return nil
+	}
+	for _, reserved := range record.Reserved {
+		if pod := c.pods[reserved.UID]; pod != nil && pod.Namespace == namespace && pod.ResourceVersion == reserved.ResourceVersion {
+			live = append(live, reserved.UID)
+		}
+	}
+	slices.Sort(live)
+	return live
+}
+
 // recount is the slow and obvious way.
 func (c *cluster) recount(namespace string, rule *appsv1alpha1.PodTransitionRule) counted {
-	count := counted{}
-	reserved := map[types.UID]string{}
-	if rule.Status.Permits != nil {
-		for _, pod := range rule.Status.Permits.Reserved {
-			reserved[pod.UID] = pod.ResourceVersion
-		}
-	}
-	for uid, version := range reserved {
-		if pod := c.pods[uid]; pod != nil && pod.Namespace == namespace && pod.ResourceVersion == version {
-			count.Live = append(count.Live, uid)
-		}
-	}
-	slices.Sort(count.Live)
+	count := counted{Live: c.live(namespace, rule.Status.Permits)}
 	selector, err := podindex.Selector(rule)
 	if err != nil {
 		return count
@@ -282,7 +294,7 @@ func (c *cluster) recount(namespace string, rule *appsv1alpha1.PodTransitionRule
 		}
 		if podstate.Available(pod) {
 			count.Counts.Available++
-			if reserved[uid] == pod.ResourceVersion {
+			if slices.Contains(count.Live, uid) {
 				count.Counts.Reserved++
 			}
 		}
@@ -352,6 +364,11 @@ func (c *cluster) checkNamespaces(t *rapid.T) {
 	}
 	if len(c.owners)+len(c.budgets) > 0 {
 		used["default"] = true
+	}
+	for name, record := range c.records {
+		if _, present := c.budgets[name]; !present && record != nil {
+			used["default"] = true // it is kept for the next PodDisruptionBudget of the name
+		}
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(used)), c.x.Namespaces()); diff != "" {
 		t.Fatalf("namespaces differ (-want +got):\n%s", diff)

@@ -26,10 +26,18 @@ func (n *namespace) owned(r *ruleset) map[types.UID]int {
 		case counted:
 			owned[top] = n.owners[top].Desired
 		default:
-			owned[n.topOf(controller)] += pods
+			owned[n.rememberedBy(controller)] += pods
 		}
 	}
 	return owned
+}
+
+// rememberedBy returns the UID by which a record names the workload that a controller belongs to.
+func (n *namespace) rememberedBy(controller types.UID) types.UID {
+	if n.isPending(controller) {
+		return n.owners[controller].Controller
+	}
+	return n.topOf(controller)
 }
 
 // unreadable returns the workloads of the selected pods whose numbers cannot be read, sorted by kind
@@ -70,11 +78,11 @@ func (n *namespace) remembered(
 	out := map[types.UID]bool{}
 	for _, p := range r.unavailable {
 		if p.fact.Permitted {
-			out[p.fact.Owner.UID] = true
+			out[n.rememberedBy(p.controller.UID)] = true
 		}
 	}
 	for uid := range live {
-		out[n.pods[uid].fact.Owner.UID] = true
+		out[n.rememberedBy(n.pods[uid].controller.UID)] = true
 	}
 	remembered := map[types.UID]int{}
 	for _, owner := range record.Owners {

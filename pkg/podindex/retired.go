@@ -22,8 +22,10 @@ const maxRetired = 100
 
 // RetiredRule is a PodTransitionRule that was deleted less than RetiredFor ago. Until it ends,
 // no pod that it selects gets a permit that the rule might have withheld. A new rule of the
-// same name ends it at once, and takes over its record.
+// same name ends it at once, and takes over its record. Of a deleted PodDisruptionBudget
+// the record is all that is kept: it withholds nothing.
 type RetiredRule struct {
+	// Name is the name of the PodTransitionRule, or RuleID.String of the PodDisruptionBudget.
 	Name string
 
 	// Until is when it ends.
@@ -86,12 +88,18 @@ func (x *Index) RetireRule(key types.NamespacedName, now time.Time) {
 	n := x.namespace(key.Namespace)
 	if r := n.rules[key.Name]; r != nil {
 		if retired := r.retire(now.Add(RetiredFor)); len(retired.rules) > 0 {
-			n.makeRoom()
-			n.retired[key.Name] = retired
-			x.retirements = append(x.retirements, retirement{key: key, until: retired.Until})
+			x.retire(key.Namespace, retired)
 		}
 	}
 	x.deleteRule(key)
+}
+
+// retire keeps a retired rule until it ends.
+func (x *Index) retire(namespace string, retired RetiredRule) {
+	n := x.namespace(namespace)
+	n.makeRoom()
+	n.retired[retired.Name] = retired
+	x.retirements = append(x.retirements, retirement{key: types.NamespacedName{Namespace: namespace, Name: retired.Name}, until: retired.Until})
 }
 
 // Expire removes the retired rules of all namespaces that have ended, and sets the time of the next snapshots.

@@ -214,6 +214,57 @@ func TestDesiredByTheScaleAboveReplicaSets(t *testing.T) {
 	}
 }
 
+// TestReplicaSetsDoNotCountBeforeTheScaleAbove shows that until it is known how many pods the controller of ReplicaSets wants, its pods count:
+// it may have lowered one ReplicaSet and not raised another yet.
+func TestReplicaSetsDoNotCountBeforeTheScaleAbove(t *testing.T) {
+	unread := rollout(0)
+	unread.Uncounted, unread.Unreadable = true, "forbidden"
+	for name, tc := range map[string]struct {
+		answer  func(x *index)
+		desired int
+	}{
+		"it has not been read": {answer: func(*index) {}, desired: 8},
+		"it has been read":     {answer: func(x *index) { x.SetOwner(rollout(6)) }, desired: 6},
+		"it has no scale":      {answer: func(x *index) { x.DeleteOwner("default", "rollout") }, desired: 4},
+		"it cannot be read":    {answer: func(x *index) { x.SetOwner(unread) }, desired: 4},
+		"its pods have left, and come back": {answer: func(x *index) {
+			x.SetOwner(rollout(6))
+			for i := range 8 {
+				x.remove(ofSet("old", i).Obj())
+			}
+			x.DeleteOwner("default", "rollout")
+			for i := range 8 {
+				x.put(ofSet("old", i).Obj())
+			}
+		}, desired: 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newIndex(t)
+			x.WatchControllers(func(podindex.Controller, bool) {})
+			x.SetRule(x.rule("r"))
+			for i := range 8 {
+				x.put(ofSet("old", i).Obj())
+			}
+			x.SetOwner(replicaSet("old", 4))
+			x.SetOwner(replicaSet("new", 0))
+			tc.answer(x)
+			got := x.only()
+			if got.Counts.Desired != tc.desired {
+				t.Errorf("%d desired, want %d", got.Counts.Desired, tc.desired)
+			}
+			if tc.desired == 8 && got.Owners["rollout"] != 8 {
+				t.Errorf("numbers to record: %v, want those of the pods of the Rollout", got.Owners)
+			}
+		})
+	}
+}
+
+// ofSet returns a pod of a ReplicaSet of the Rollout.
+func ofSet(set types.UID, i int) *builders.PodBuilder {
+	return builders.MakePod(fmt.Sprint(set, "-", i)).Label("app", "web").Available().Waiting("x", "delete", builders.Epoch).
+		OwnedBy(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: string(set), UID: set})
+}
+
 func TestControllersOfReplicaSetsAreReported(t *testing.T) {
 	x := newIndex(t)
 	var reported []string

@@ -1,6 +1,7 @@
 package podindex
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -25,7 +26,7 @@ type Snapshot struct {
 	// Rules that are in force, sorted by name.
 	Rules []RuleView
 
-	// Retired are the rules that were deleted less than RetiredFor ago, sorted by name.
+	// Retired are the rules and PodDisruptionBudgets that were deleted less than RetiredFor ago, sorted by name.
 	Retired []RetiredRule
 
 	// Disruptions are the PodDisruptionBudgets that select a pod that waits, sorted by name.
@@ -57,6 +58,9 @@ type Snapshot struct {
 
 	waiting *waitingList
 
+	// complete are the ReplicaSets that need each of their pods. Nil when nothing waits.
+	complete map[types.UID]bool
+
 	// versions are the resourceVersions of the pods that records name.
 	versions map[types.UID]string
 }
@@ -79,6 +83,9 @@ type RuleView struct {
 	// NeverFinish are the first names of the Deployments of the strategy Recreate whose rollouts its
 	// rules never let finish, sorted.
 	NeverFinish []string
+
+	// MaySurge is true when a rollout of a workload that it selects may create pods beyond the desired number.
+	MaySurge bool
 
 	// Waiting are the requests of the pods that it selects, oldest first. WaitingVersion changes if, and only
 	// if, they do, and no other list of the Index has it; 0 for an empty list.
@@ -135,6 +142,16 @@ func (v Snapshot) Pod(uid types.UID) *corev1.Pod {
 	return nil
 }
 
+// IsNeeded reports whether a pod waits for a deletion that its ReplicaSet does not want any more: it was scaled out again, or has
+// lost other pods. The deletion ends after a while. A permit would only take the pod off traffic meanwhile.
+func (v Snapshot) IsNeeded(uid types.UID) bool {
+	if v.waiting == nil {
+		return false
+	}
+	p := v.waiting.pod(uid)
+	return p != nil && p.surplus && v.complete[p.controller.UID]
+}
+
 // At returns the resourceVersion of a pod that waits or that a record names; "" when there is
 // no such pod.
 func (v Snapshot) At(uid types.UID) string {
@@ -145,6 +162,24 @@ func (v Snapshot) At(uid types.UID) string {
 		return p.fact.ResourceVersion
 	}
 	return ""
+}
+
+// Records returns the records of permits by the names of their budgets (permit.Budget), in the order in which
+// they are written: the records of PodTransitionRules, and then the records of the PodDisruptionBudgets
+// of pods that wait. A record is nil before its first batch.
+func (v Snapshot) Records() iter.Seq2[string, *appsv1alpha1.PermitRecord] {
+	return func(yield func(string, *appsv1alpha1.PermitRecord) bool) {
+		for _, view := range v.Rules {
+			if !yield(view.Object.Name, view.Object.Status.Permits) {
+				return
+			}
+		}
+		for _, view := range v.Disruptions {
+			if !yield(view.ID().String(), view.Record) {
+				return
+			}
+		}
+	}
 }
 
 // Snapshot returns a snapshot of a namespace. pods reports whether the snapshot includes all
@@ -165,7 +200,10 @@ func (x *Index) Snapshot(name string, pods func(*appsv1alpha1.PodTransitionRule)
 	}
 	v.waiting = n.waiting.ordered()
 	v.Waiting = v.waiting.requests
-	v.Disruptions = n.disruptionViews()
+	if len(v.Waiting) > 0 {
+		v.complete = n.complete()
+	}
+	v.Disruptions = n.disruptionViews(v.versions)
 	for _, p := range n.leftover {
 		v.Leftover = append(v.Leftover, p.object)
 	}
@@ -200,31 +238,19 @@ func (n *namespace) ruleView(r *ruleset, versions map[types.UID]string) RuleView
 		SelectorErr: r.selectorErr,
 		Inherited:   r.inherited != nil,
 		Waiting:     waiting.requests, WaitingVersion: waiting.version, WaitingPods: len(r.waiting.pods),
-		Live:       map[types.UID]appsv1alpha1.ReservedPod{},
-		OffTraffic: r.offTraffic, Unreadable: n.unreadable(r), NeverFinish: n.neverFinish(r),
+		Live:       n.live(r.object.Status.Permits, versions),
+		OffTraffic: r.offTraffic, Unreadable: n.unreadable(r), NeverFinish: n.neverFinish(r), MaySurge: n.maySurge(r),
 		Unguarded: unguardedOf(r.unguarded),
 		Counts:    rule.Counts{Selected: r.counted + uncontrolled, Desired: n.desired(r), Available: r.available + uncontrolled},
 	}
 	record := r.object.Status.Permits
-	at := func(uid types.UID) string {
-		if p, ok := n.pods[uid]; ok {
-			return p.fact.ResourceVersion
-		}
-		return ""
-	}
 	if record != nil {
-		for _, reserved := range record.Reserved {
-			if version := at(reserved.UID); version != "" {
-				versions[reserved.UID] = version
-			}
-		}
 		for _, recent := range record.Recent {
 			view.Permits = append(view.Permits, rule.Permit{Pod: recent.Pod, At: recent.Time.Time})
 		}
 	}
-	for _, reserved := range permit.Live(record, at) {
-		view.Live[reserved.UID] = reserved
-		if p := n.pods[reserved.UID]; p.fact.Available && r.selected[reserved.UID] != nil {
+	for uid := range view.Live {
+		if p := r.selected[uid]; p != nil && p.fact.Available {
 			view.Counts.Reserved++
 		}
 	}
@@ -238,4 +264,22 @@ func (n *namespace) ruleView(r *ruleset, versions map[types.UID]string) RuleView
 		view.Unavailable = r.inTheWay(view.Live)
 	}
 	return view
+}
+
+// live returns the reservations of a record whose permit may still be written, by UID, and adds the
+// resourceVersions of the pods that the record lists to versions.
+func (n *namespace) live(record *appsv1alpha1.PermitRecord, versions map[types.UID]string) map[types.UID]appsv1alpha1.ReservedPod {
+	live := map[types.UID]appsv1alpha1.ReservedPod{}
+	if record == nil {
+		return live
+	}
+	for _, reserved := range record.Reserved {
+		if p, ok := n.pods[reserved.UID]; ok {
+			versions[reserved.UID] = p.fact.ResourceVersion
+		}
+	}
+	for _, reserved := range permit.Live(record, func(uid types.UID) string { return versions[uid] }) {
+		live[reserved.UID] = reserved
+	}
+	return live
 }

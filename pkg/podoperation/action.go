@@ -42,7 +42,7 @@ func Images(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) (images map
 	for _, wanted := range wantedImages(action, pod) {
 		container, status := containerOf(pod, wanted.Name)
 		if container == nil {
-			return nil, Record{}, fmt.Errorf("the pod has no container %s", wanted.Name)
+			return nil, Record{}, noContainer(pod, wanted.Name)
 		}
 		image := wanted.Image
 		if action.Type == appsv1alpha1.ActionRestart {
@@ -83,7 +83,7 @@ func Check(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) (waits strin
 		for _, wanted := range wantedImages(action, pod) {
 			container, status := containerOf(pod, wanted.Name)
 			if container == nil {
-				return "", fmt.Errorf("the pod has no container %s", wanted.Name)
+				return "", noContainer(pod, wanted.Name)
 			}
 			if waits := behind(pod, container, status); waits != "" {
 				return waits, nil
@@ -93,6 +93,21 @@ func Check(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) (waits strin
 		return "", err
 	default:
 		return "", nil
+	}
+}
+
+// IsDone reports whether nothing is left to do on a pod: its spec has the images, or its kubelet has applied the resources. The
+// lifecycle of such a pod does not begin.
+func IsDone(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) bool {
+	switch action.Type {
+	case appsv1alpha1.ActionResize:
+		_, applied, _ := resizeOf(action, pod)
+		return applied
+	case appsv1alpha1.ActionUpdateImages:
+		images, _, err := Images(action, pod)
+		return err == nil && len(images) == 0
+	default:
+		return false
 	}
 }
 
@@ -205,14 +220,14 @@ func isReplaced(record Record, pod *corev1.Pod) bool {
 
 // Resources returns the resources of each container that an action resizes, as they are after it. It
 // fails when the pod does not have the container.
-func Resources(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) (map[string]corev1.ResourceRequirements, error) {
-	resources := map[string]corev1.ResourceRequirements{}
+func Resources(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) (map[string]*corev1.ResourceRequirements, error) {
+	resources := map[string]*corev1.ResourceRequirements{}
 	for _, wanted := range action.Resize.Containers {
 		container, _ := containerOf(pod, wanted.Name)
 		if container == nil {
-			return nil, fmt.Errorf("the pod has no container %s", wanted.Name)
+			return nil, noContainer(pod, wanted.Name)
 		}
-		resources[wanted.Name] = corev1.ResourceRequirements{Requests: listOf(wanted.Requests), Limits: listOf(wanted.Limits)}
+		resources[wanted.Name] = &corev1.ResourceRequirements{Requests: listOf(wanted.Requests), Limits: listOf(wanted.Limits)}
 	}
 	return resources, nil
 }
@@ -281,4 +296,19 @@ func containerOf(pod *corev1.Pod, name string) (container *corev1.Container, sta
 		}
 	}
 	return container, status
+}
+
+// noContainer returns why an action cannot change a container: it is not in spec.containers.
+func noContainer(pod *corev1.Pod, name string) error {
+	for i := range pod.Spec.InitContainers {
+		if pod.Spec.InitContainers[i].Name == name {
+			return fmt.Errorf("%s is an init container or a sidecar, and an action changes spec.containers only: change the template of the owner instead", name)
+		}
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		if pod.Spec.EphemeralContainers[i].Name == name {
+			return fmt.Errorf("%s is an ephemeral container, which cannot be changed", name)
+		}
+	}
+	return fmt.Errorf("the pod has no container %s", name)
 }

@@ -66,8 +66,8 @@ type Snapshot struct {
 	// Pods are the pods that the Selector of the operation includes, in any order.
 	Pods []*corev1.Pod
 
-	// Blocked are the pods on which the action cannot be carried out yet, with what they wait for.
-	Blocked map[types.UID]string
+	// Blocked are the pods on which the action could not be carried out when it was last checked.
+	Blocked map[types.UID]Blocked
 
 	// Invalid is the cause for which the operation has no Selector; empty if it has.
 	Invalid string
@@ -77,6 +77,12 @@ type Snapshot struct {
 
 	// Now is the present time.
 	Now time.Time
+}
+
+// Blocked is why the action could not be carried out on a pod yet, and when that was checked.
+type Blocked struct {
+	Message string
+	At      time.Time
 }
 
 // Decision lists the writes for an operation. The parts are written in the order of the fields.
@@ -146,8 +152,8 @@ func (r *round) observe() {
 	for _, pod := range inOrder(r.Operation.Spec, r.Pods) {
 		if pod.DeletionTimestamp == nil || Removes(r.Operation.Spec.Action) {
 			t := observe(r.Operation, pod)
-			if message, blocked := r.Blocked[pod.UID]; blocked && t.state == appsv1alpha1.PodWaiting {
-				t.blocked, t.message = true, message
+			if blocked, found := r.Blocked[pod.UID]; found && t.state == appsv1alpha1.PodWaiting {
+				t.blocked, t.message = r.Now.Sub(blocked.At) < BlockedDelay, blocked.Message
 			}
 			r.targets = append(r.targets, t)
 		}

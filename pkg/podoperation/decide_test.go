@@ -149,9 +149,17 @@ func TestCheck(t *testing.T) {
 		}},
 		"an image that was never pulled":               {action: restart, edit: func(pod *corev1.Pod) { pod.Status.ContainerStatuses[0].ImageID = digest }, fails: "delete the pod instead"},
 		"an update of a container that does not exist": {action: update("wbe", "registry.example.com/web:v2"), fails: "no container wbe"},
-		"an update to another repository":              {action: update("main", "registry.example.com/other:v2"), fails: "not of registry.example.com/other"},
-		"an update while the image is not found":       {action: update("main", "registry.example.com/web:v2"), edit: waiting("ImagePullBackOff")},
-		"a delete":                                     {action: appsv1alpha1.PodOperationAction{Type: appsv1alpha1.ActionDelete}},
+		"an update of a sidecar": {action: update("proxy", "registry.example.com/proxy:v2"), edit: func(pod *corev1.Pod) {
+			pod.Spec.InitContainers = []corev1.Container{{Name: "proxy", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
+		}, fails: "proxy is an init container or a sidecar"},
+		"a restart of a debugger": {action: appsv1alpha1.PodOperationAction{
+			Type: appsv1alpha1.ActionRestart, Restart: &appsv1alpha1.RestartAction{Containers: []string{"debug"}},
+		}, edit: func(pod *corev1.Pod) {
+			pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
+		}, fails: "debug is an ephemeral container"},
+		"an update to another repository":        {action: update("main", "registry.example.com/other:v2"), fails: "not of registry.example.com/other"},
+		"an update while the image is not found": {action: update("main", "registry.example.com/web:v2"), edit: waiting("ImagePullBackOff")},
+		"a delete":                               {action: appsv1alpha1.PodOperationAction{Type: appsv1alpha1.ActionDelete}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			pod := runningPod("web-0")
@@ -181,14 +189,22 @@ func TestPodsThatCannotBeginYet(t *testing.T) {
 	operation.Spec.Target.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	operation.Spec.Partition = new(intstr.FromInt32(1))
 	operation.Status.StartTime = new(metav1.NewTime(builders.Epoch))
-	decision := podoperation.Decide(podoperation.Snapshot{Operation: operation, Pods: []*corev1.Pod{pending, first, last},
-		Blocked: map[types.UID]string{"a": "waits"}, Now: builders.Epoch.Add(time.Minute)})
-	var begun []string
-	for _, step := range decision.Steps {
-		begun = append(begun, string(step.Kind)+" "+step.Pod.Name)
-	}
-	if diff := cmp.Diff([]string{"Begin web-1"}, begun); diff != "" || decision.Status.Waiting != 3 || decision.Wake == 0 || decision.Wake > time.Minute {
-		t.Errorf("again after %v, status %+v; steps (-want +got):\n%s", decision.Wake, decision.Status, diff)
+	checked := builders.Epoch.Add(time.Minute)
+	snapshot := podoperation.Snapshot{Operation: operation, Pods: []*corev1.Pod{pending, first, last},
+		Blocked: map[types.UID]podoperation.Blocked{"a": {Message: "waits", At: checked}}}
+	for now, want := range map[time.Time]string{checked: "Begin web-1", checked.Add(podoperation.BlockedDelay): "Begin web-0"} {
+		snapshot.Now = now
+		decision := podoperation.Decide(snapshot)
+		var begun []string
+		for _, step := range decision.Steps {
+			begun = append(begun, string(step.Kind)+" "+step.Pod.Name)
+		}
+		if begun[0] != want || decision.Status.Waiting != 3 || decision.Status.Pods[0].Message != "waits" {
+			t.Errorf("status %+v; steps %v, want first %q", decision.Status, begun, want)
+		}
+		if now.Equal(checked) && (len(begun) != 1 || decision.Wake == 0 || decision.Wake > time.Minute) {
+			t.Errorf("again after %v; steps %v, want one and a check of the other", decision.Wake, begun)
+		}
 	}
 }
 

@@ -236,7 +236,7 @@ func (m *model) operate(pod *corev1.Pod) {
 		if err != nil {
 			m.t.Fatal(err)
 		}
-		pod.Spec.Containers[0].Resources = resources["main"]
+		pod.Spec.Containers[0].Resources = *resources["main"]
 	default:
 		images, record, err := podoperation.Images(action, pod)
 		if err != nil {

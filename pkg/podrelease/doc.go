@@ -10,6 +10,7 @@
 //	                                             manager, are removed
 //	PodOperations                                their finalizers are removed
 //	ReplicaSets                                  scale-downs that were kept go on without PodOps
+//	PodDisruptionBudgets                         records of permits are removed
 //	Services                                     clean finalizers of these adapters are removed
 //
 // It needs no manager and writes with the rights of its caller, so it works when the

@@ -26,7 +26,7 @@ func (r *runner) releaseReplicaSets(ctx context.Context) error {
 		for i := range page.(*appsv1.ReplicaSetList).Items {
 			set := &page.(*appsv1.ReplicaSetList).Items[i]
 			controller := metav1.GetControllerOfNoCopy(set)
-			kept := controller != nil && rolling[controller.UID] && replicasetscale.ReplicasOf(set.Spec.Replicas) > 0
+			kept := controller != nil && rolling[controller.UID] && replicasetscale.Replicas(set.Spec.Replicas) > 0
 			if !kept && !replicasetscale.HasAnnotations(set) {
 				continue
 			}

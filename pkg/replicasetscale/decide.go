@@ -55,8 +55,12 @@ type Snapshot struct {
 // ReplicaSet with other pods the ReplicaSet controller chooses, and the lifecycle of a controlled pod begins
 // with its delete.
 func (s Snapshot) HasSurplus() bool {
-	return active(s.Pods) > s.Workload.Target(s.Set) && Others(s.Set, s.Pods) == 0
+	return s.counted() > s.Workload.Target(s.Set) && Others(s.Set, s.Pods) == 0
 }
+
+// counted returns the number of active pods, at most as many as the ReplicaSet counts: with more, this version of it is
+// older than its pods, and so may be its number of replicas, for which the others were created.
+func (s Snapshot) counted() int { return min(active(s.Pods), int(s.Set.Status.Replicas)) }
 
 // Waits are the times that a ReplicaSet has been waiting for. The zero value waits for nothing.
 type Waits struct {
@@ -128,8 +132,8 @@ func Decide(s Snapshot, waits Waits, now time.Time) (Decision, Waits) {
 		return rest(decision, waits, now)
 	}
 	waits.SufficesSince = time.Time{}
-	target, replicas := s.Workload.Target(s.Set), ReplicasOf(s.Set.Spec.Replicas)
-	decision.Begin = missing(s.Pods, target)
+	target, replicas := s.Workload.Target(s.Set), Replicas(s.Set.Spec.Replicas)
+	decision.Begin = s.missing(target)
 	switch {
 	case slices.ContainsFunc(s.Pods, IsGranted):
 		waits.Cancelled = 0 // its pods leave: the next pause is a first pause
@@ -198,14 +202,14 @@ func rest(decision Decision, waits Waits, now time.Time) (Decision, Waits) {
 }
 
 // missing returns how many pods beyond the desired number have not begun their deletion.
-func missing(pods []*corev1.Pod, desired int) int {
+func (s Snapshot) missing(desired int) int {
 	deleting := 0
-	for _, pod := range pods {
+	for _, pod := range s.Pods {
 		if IsActive(pod) && IsDeleting(pod) {
 			deleting++
 		}
 	}
-	return max(0, active(pods)-desired-deleting)
+	return max(0, s.counted()-desired-deleting)
 }
 
 // excess returns how many deletions have begun in other ReplicaSets of the workload beyond their surplus: a pod that was

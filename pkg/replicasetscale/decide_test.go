@@ -112,13 +112,24 @@ func TestDecide(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tc.snapshot.Pods, tc.snapshot.Set.Status.Replicas = tc.pods, tc.total
+			tc.snapshot.Pods, tc.snapshot.Set.Status.Replicas = tc.pods, max(tc.total, int32(active(tc.pods)))
 			got, _ := Decide(tc.snapshot, tc.waits, now)
 			got.Unpin = nil
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestPodsThatAReplicaSetDoesNotCountYet has the cache show a pod before the number of replicas for which it was created.
+func TestPodsThatAReplicaSetDoesNotCountYet(t *testing.T) {
+	snapshot := Snapshot{Set: newSet(2, nil), Pods: []*corev1.Pod{runs("a"), runs("b"), runs("c"), runs("d")}}
+	for counted, want := range map[int32]int{2: 0, 3: 1, 4: 2} {
+		snapshot.Set.Status.Replicas = counted
+		if got, _ := Decide(snapshot, Waits{}, epoch); got.Begin != want {
+			t.Errorf("%d deletions begin of a ReplicaSet that counts %d pods, want %d", got.Begin, counted, want)
+		}
 	}
 }
 
@@ -155,7 +166,7 @@ func TestASurplusThatIsNeverPermitted(t *testing.T) {
 		"a scale-in": {Set: newSet(2, nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			snapshot.Pods = []*corev1.Pod{runs("a"), runs("b"), runs("c"), runs("d")}
+			snapshot.Pods, snapshot.Set.Status.Replicas = []*corev1.Pod{runs("a"), runs("b"), runs("c"), runs("d")}, 4
 			waits, begun := Waits{}, 0
 			for second := range 3600 {
 				now := epoch.Add(time.Duration(second) * time.Second)

@@ -52,12 +52,22 @@ func AttemptOn(pod *corev1.Pod, now time.Time) Attempt {
 }
 
 // Candidates returns the active pods whose deletion has not begun, in the order in which deletions begin: that of
-// Victims, after which come the pods of attempts, the oldest attempt first.
+// Victims, after which come the pods of attempts, the oldest attempt first. In a rolling update the pods that are not Ready precede
+// all others: its step may be for them alone.
 func (s Snapshot) Candidates(now time.Time) []*corev1.Pod {
 	pods := slices.DeleteFunc(Victims(s.Pods, s.Related, now), IsDeleting)
-	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int { return s.attempted(a).Compare(s.attempted(b)) })
+	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int {
+		byReadiness := 0
+		if s.isStep() {
+			byReadiness = falseFirst(isReady(a), isReady(b))
+		}
+		return cmp.Or(byReadiness, s.attempted(a).Compare(s.attempted(b)))
+	})
 	return pods
 }
+
+// isStep reports whether a rolling update step makes the surplus: there are no more pods than spec.replicas.
+func (s Snapshot) isStep() bool { return s.counted() <= Replicas(s.Set.Spec.Replicas) }
 
 // attempted returns when the pod's deletion was cancelled last; zero if its labels or annotations have changed since.
 func (s Snapshot) attempted(pod *corev1.Pod) time.Time {
@@ -72,19 +82,11 @@ func (s Snapshot) attempted(pod *corev1.Pod) time.Time {
 //   - others have to go first by now, by their health or their deletion cost,
 //   - a rule withholds the pod for what the pod is, not for the number of pods, and may permit another pod.
 //
-// A pod that a rule has permitted stays, and so does one whose removal a client has requested. exchange returns
-// how soon to call it again; 0 if only a change matters.
+// A pod that a rule has permitted stays, and so does one whose removal a client has requested. In a rolling update a pod that is not
+// Ready gives way to no Ready pod: its step may be for the former. exchange returns how soon to call it again; 0 if only a change
+// matters.
 func (s Snapshot) exchange(waits Waits, now time.Time) (pods []*corev1.Pod, after Waits, wait time.Duration) {
-	var waiting, others []*corev1.Pod
-	for _, pod := range s.Pods {
-		switch {
-		case !IsActive(pod):
-		case !IsDeleting(pod):
-			others = append(others, pod)
-		case isExchangeable(pod):
-			waiting = append(waiting, pod)
-		}
-	}
+	waiting, others := s.exchangeable()
 	if len(waiting) == 0 || len(others) == 0 {
 		return nil, waits, 0
 	}
@@ -118,6 +120,23 @@ func (s Snapshot) exchange(waits Waits, now time.Time) (pods []*corev1.Pod, afte
 	}
 	waits.Exchanged, waits.Passes = now, waits.Passes+1
 	return pods[:min(len(pods), len(others), MaxExchanges)], waits, wait
+}
+
+// exchangeable returns the pods whose deletions may be cancelled so that those of others begin, and the others.
+func (s Snapshot) exchangeable() (waiting, others []*corev1.Pod) {
+	for _, pod := range s.Pods {
+		switch {
+		case !IsActive(pod):
+		case !IsDeleting(pod):
+			others = append(others, pod)
+		case isExchangeable(pod):
+			waiting = append(waiting, pod)
+		}
+	}
+	if unready := func(pod *corev1.Pod) bool { return !isReady(pod) }; s.isStep() && !slices.ContainsFunc(others, unready) {
+		waiting = slices.DeleteFunc(waiting, unready)
+	}
+	return waiting, others
 }
 
 // preceded returns the waiting pods that others precede, one for each, starting with the pods that would go last by now.

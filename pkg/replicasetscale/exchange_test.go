@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -64,6 +65,7 @@ func TestExchange(t *testing.T) {
 		pods     []*corev1.Pod
 		attempts map[types.UID]Attempt
 		waits    Waits
+		step     bool // of a rolling update
 		want     []string
 		wake     time.Duration
 	}{
@@ -101,12 +103,24 @@ func TestExchange(t *testing.T) {
 		"at once when its labels change": {
 			pods: pods(runs("a", waits(time.Minute), withheld(rule.CodeDenied)), runs("b", labelled("approved"))), attempts: before(runs("b")), want: []string{"a"},
 		},
+		"a pod that is not Ready lets a Ready pod go in a scale-in": {
+			pods: pods(runs("a", waits(time.Minute), unready, withheld(rule.CodeDenied)), runs("b")), want: []string{"a"},
+		},
+		"not in a step of a rolling update, which may be for it alone": {
+			pods: pods(runs("a", waits(time.Minute), unready, withheld(rule.CodeDenied)), runs("b")), step: true,
+		},
+		"there it lets another go that is not Ready": {
+			pods: pods(runs("a", waits(time.Minute), unready, withheld(rule.CodeDenied)), runs("b", unready), runs("c")), step: true, want: []string{"a"},
+		},
+		"and a Ready pod lets a Ready pod go": {
+			pods: pods(runs("a", waits(time.Minute), withheld(rule.CodeDenied)), runs("b")), step: true, want: []string{"a"},
+		},
 		"a withheld pod does not come back for its health": {
 			pods: pods(runs("a", waits(0)), runs("b", unready)), attempts: before(runs("b", unready)),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			snapshot := Snapshot{Pods: tc.pods, Related: tc.pods, Attempts: tc.attempts}
+			snapshot := Snapshot{Set: ofScale(tc.pods, tc.step), Pods: tc.pods, Related: tc.pods, Attempts: tc.attempts}
 			got, _, wake := snapshot.exchange(tc.waits, epoch)
 			if diff := cmp.Diff(tc.want, names(got)); diff != "" || wake != tc.wake {
 				t.Errorf("again after %v, want %v; pods (-want +got):\n%s", wake, tc.wake, diff)
@@ -115,17 +129,32 @@ func TestExchange(t *testing.T) {
 	}
 }
 
+// ofScale returns the ReplicaSet of pods, of which one is beyond spec.replicas unless it has a step of a rolling update.
+func ofScale(pods []*corev1.Pod, step bool) *appsv1.ReplicaSet {
+	replicas := int32(len(pods))
+	if !step {
+		replicas--
+	}
+	set := newSet(replicas, nil)
+	set.Status.Replicas = int32(len(pods))
+	return set
+}
+
 func TestCandidatesOfAttemptsComeLast(t *testing.T) {
 	withheldBefore, other := runs("a", unready), runs("b")
-	snapshot := Snapshot{Pods: []*corev1.Pod{withheldBefore, other, runs("c", deleting)}, Attempts: before(withheldBefore)}
-	if diff := cmp.Diff([]string{"b", "a"}, names(snapshot.Candidates(epoch))); diff != "" {
-		t.Errorf("candidates (-want +got):\n%s", diff)
+	pods := []*corev1.Pod{withheldBefore, other, runs("c", deleting)}
+	for step, want := range map[bool][]string{false: {"b", "a"}, true: {"a", "b"}} {
+		snapshot := Snapshot{Set: ofScale(pods, step), Pods: pods, Attempts: before(withheldBefore)}
+		if diff := cmp.Diff(want, names(snapshot.Candidates(epoch))); diff != "" {
+			t.Errorf("step %t, candidates (-want +got):\n%s", step, diff)
+		}
 	}
 }
 
 // TestAHoldCostsFewExchanges holds two of ten pods for a day under a rule that permits none.
 func TestAHoldCostsFewExchanges(t *testing.T) {
 	set := newSet(8, nil)
+	set.Status.Replicas = 10
 	pods := make([]*corev1.Pod, 10)
 	for i := range pods {
 		pods[i] = runs(string(rune('a' + i)))

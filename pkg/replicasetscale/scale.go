@@ -20,8 +20,8 @@ import (
 // a change of scale to it.
 const deploymentReplicasAnnotationKey = "deployment.kubernetes.io/desired-replicas"
 
-// ReplicasOf returns a number of replicas, with the default of the API server.
-func ReplicasOf(replicas *int32) int {
+// Replicas returns a number of replicas, with the default of the API server.
+func Replicas(replicas *int32) int {
 	if replicas == nil {
 		return 1
 	}
@@ -109,17 +109,17 @@ func Others(set *appsv1.ReplicaSet, pods []*corev1.Pod) int {
 // maxUnavailable, where pods of the newest ReplicaSet count once they are available: unavailable pods first, and those
 // of older ReplicaSets first.
 func (w Workload) Target(set *appsv1.ReplicaSet) int {
-	own := ReplicasOf(set.Spec.Replicas)
+	own := Replicas(set.Spec.Replicas)
 	newest := w.newest()
 	if newest == nil || set.UID == newest.UID || !isRolling(w.Deployment) || w.Deployment.Spec.Paused || w.Deployment.DeletionTimestamp != nil {
 		return own
 	}
 	total := 0
 	for _, sibling := range w.Sets {
-		total += ReplicasOf(sibling.Spec.Replicas)
+		total += Replicas(sibling.Spec.Replicas)
 	}
-	starting := ReplicasOf(newest.Spec.Replicas) - int(newest.Status.AvailableReplicas)
-	left := total - starting - (ReplicasOf(w.Deployment.Spec.Replicas) - maxUnavailable(w.Deployment))
+	starting := Replicas(newest.Spec.Replicas) - int(newest.Status.AvailableReplicas)
+	left := total - starting - (Replicas(w.Deployment.Spec.Replicas) - maxUnavailable(w.Deployment))
 	removed, old := map[types.UID]int{}, w.old(newest)
 	remove := func(sibling *appsv1.ReplicaSet, most int) {
 		count := max(0, min(left, most))
@@ -127,10 +127,10 @@ func (w Workload) Target(set *appsv1.ReplicaSet) int {
 		left -= count
 	}
 	for _, sibling := range old {
-		remove(sibling, ReplicasOf(sibling.Spec.Replicas)-int(sibling.Status.AvailableReplicas))
+		remove(sibling, Replicas(sibling.Spec.Replicas)-int(sibling.Status.AvailableReplicas))
 	}
 	for _, sibling := range old {
-		remove(sibling, ReplicasOf(sibling.Spec.Replicas)-removed[sibling.UID])
+		remove(sibling, Replicas(sibling.Spec.Replicas)-removed[sibling.UID])
 	}
 	return own - removed[set.UID]
 }
@@ -157,7 +157,7 @@ func (w Workload) old(newest *appsv1.ReplicaSet) []*appsv1.ReplicaSet {
 // maxUnavailable returns how many pods of a Deployment may be unavailable in a rolling update: percentages are of
 // its replicas, rounded down, and one if neither it nor maxSurge is a pod.
 func maxUnavailable(deployment *appsv1.Deployment) int {
-	rolling, replicas := deployment.Spec.Strategy.RollingUpdate, ReplicasOf(deployment.Spec.Replicas)
+	rolling, replicas := deployment.Spec.Strategy.RollingUpdate, Replicas(deployment.Spec.Replicas)
 	if rolling == nil || replicas == 0 {
 		return 0
 	}

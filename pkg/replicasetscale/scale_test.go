@@ -107,7 +107,7 @@ func recreating(deployment *appsv1.Deployment) *appsv1.Deployment {
 func revised(number, replicas, available int32) *appsv1.ReplicaSet {
 	set := newSet(replicas, revision(fmt.Sprint(number)))
 	set.UID, set.CreationTimestamp = types.UID(fmt.Sprint(number)), metav1.NewTime(epoch.Add(time.Duration(number)*time.Second))
-	set.Status.AvailableReplicas = available
+	set.Status.Replicas, set.Status.AvailableReplicas = replicas, available
 	return set
 }
 

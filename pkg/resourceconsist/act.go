@@ -52,6 +52,7 @@ type verb[T any] struct {
 // adapter from several goroutines.
 type actor struct {
 	provider *provider
+	target   target
 	employer client.Object
 	history  *history
 	now      func() time.Time
@@ -192,7 +193,7 @@ func callOne[T any](ctx context.Context, a *actor, v verb[T], batch []plan.Item[
 	}
 	type lists struct{ succeeded, failed []T }
 	employer := copyOf(a.employer)
-	answer, err := call(ctx, a.provider, client.ObjectKeyFromObject(employer), v.name, func(ctx context.Context) (lists, error) {
+	answer, err := call(ctx, a.provider, a.target, v.name, func(ctx context.Context) (lists, error) {
 		succeeded, failed, err := v.call(ctx, employer, values)
 		if err != nil && len(succeeded) > 0 {
 			// A partial success shows that the provider works, so it does not count towards

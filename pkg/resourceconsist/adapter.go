@@ -177,6 +177,14 @@ type ReconcileRequeueOptions interface {
 	EmployeeSyncRequeueInterval() time.Duration
 }
 
+// ProviderInstanceOptions is optional: the provider consists of instances that fail independently, such as load balancers
+// with addresses of their own. The controller backs off from an instance whose calls all fail, and calls the others.
+type ProviderInstanceOptions interface {
+	// ProviderInstance returns a name for the instance that has the items of an employer, which
+	// is part of errors and events; empty if it is not known. It makes no call.
+	ProviderInstance(employer client.Object) string
+}
+
 // WebhookAdapter is optional: at the creation of a pod, admission calls it for the
 // employers that will select the pod. Without it, these are all Services of the adapter
 // that select the pod; an adapter for another kind of employer and without it records the

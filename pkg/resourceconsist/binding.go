@@ -47,6 +47,9 @@ type binding struct {
 	recordErrors   func(context.Context, client.Object, error) error
 	requeue        time.Duration // zero: growing
 
+	// instance names the instance of the provider for an employer.
+	instance func(client.Object) string
+
 	// employersOf returns the employers of a new pod; nil: Services by selector.
 	employersOf func(context.Context, client.Object, client.Client) ([]client.Object, error)
 }
@@ -144,6 +147,10 @@ func (b *binding) bindRecords(adapter ReconcileAdapter) {
 	}
 	if o, ok := adapter.(ReconcileRequeueOptions); ok {
 		b.requeue = max(0, o.EmployeeSyncRequeueInterval())
+	}
+	b.instance = func(client.Object) string { return "" }
+	if o, ok := adapter.(ProviderInstanceOptions); ok {
+		b.instance = o.ProviderInstance
 	}
 	if o, ok := adapter.(WebhookAdapter); ok {
 		b.employersOf = o.GetEmployersByEmployee

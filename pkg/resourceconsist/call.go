@@ -36,6 +36,9 @@ const (
 	firstBreak = time.Second
 	lastBreak  = 30 * time.Second
 
+	// maxInstances bounds the instances of a namespace whose failures are counted apart. The others are counted together.
+	maxInstances = 64
+
 	// maxHanging bounds the goroutines of calls that never return.
 	maxHanging = 32
 
@@ -43,8 +46,15 @@ const (
 	grace = 500 * time.Millisecond
 )
 
-// provider bounds the rate and the duration of the calls of one adapter, and backs off
-// after breakAfter failures in a row. It is safe for concurrent use.
+// target is what a call is for: an employer, and the instance of the provider that has its items.
+type target struct {
+	employer types.NamespacedName
+	instance string // empty without ProviderInstanceOptions
+}
+
+// provider bounds the rate and the duration of the calls of one adapter. It backs off from an instance
+// after breakAfter failures in a row, for each namespace apart: neither an instance that is away nor the
+// employers of another namespace delay the others. It is safe for concurrent use.
 //
 // It has no half-open state, unlike the circuit breakers of package webhookclient: the reads of a
 // reconcile come first, and writes begin with a single call (waves), so that few calls reach a
@@ -55,25 +65,30 @@ type provider struct {
 	tries   int
 	clock   clock.PassiveClock
 
-	mu       sync.Mutex
-	failures int // in a row
-	until    time.Time
-	hanging  map[types.NamespacedName]int
-	hung     int
+	mu      sync.Mutex
+	failing map[string]map[string]failing // by namespace and instance
+	hanging map[types.NamespacedName]int
+	hung    int
+}
+
+// failing is an instance whose last calls failed.
+type failing struct {
+	calls int // in a row
+	until time.Time
 }
 
 func newProvider(s settings) *provider {
 	return &provider{
 		limiter: flowcontrol.NewTokenBucketRateLimiter(s.qps, s.burst), timeout: s.timeout, tries: s.tries, clock: s.clock,
-		hanging: map[types.NamespacedName]int{},
+		failing: map[string]map[string]failing{}, hanging: map[types.NamespacedName]int{},
 	}
 }
 
-// call makes one call for an employer. It turns a panic into an error. It does not wait for
+// call makes one call for a target. It turns a panic into an error. It does not wait for
 // a call that outlives its deadline; the outcome of that call is unknown.
-func call[T any](ctx context.Context, p *provider, employer types.NamespacedName, verb string, f func(context.Context) (T, error)) (T, error) {
+func call[T any](ctx context.Context, p *provider, t target, verb string, f func(context.Context) (T, error)) (T, error) {
 	var none T
-	if err := p.admit(employer); err != nil {
+	if err := p.admit(t); err != nil {
 		return none, fmt.Errorf("%s: %w", verb, err)
 	}
 	limited, cancel := context.WithTimeout(ctx, p.timeout)
@@ -99,7 +114,7 @@ func call[T any](ctx context.Context, p *provider, employer types.NamespacedName
 	}()
 	select {
 	case a := <-answers:
-		p.settle(a.err)
+		p.settle(t, a.err)
 		return a.value, wrap(verb, a.err)
 	case <-limited.Done():
 	}
@@ -107,13 +122,13 @@ func call[T any](ctx context.Context, p *provider, employer types.NamespacedName
 	defer late.Stop()
 	select {
 	case a := <-answers:
-		p.settle(a.err)
+		p.settle(t, a.err)
 		return a.value, wrap(verb, a.err)
 	case <-late.C:
-		p.leave(employer)
+		p.leave(t)
 		go func() {
 			<-answers
-			p.returned(employer)
+			p.returned(t.employer)
 		}()
 		return none, fmt.Errorf("%s: %w: %w", verb, ErrHanging, limited.Err())
 	}
@@ -126,37 +141,61 @@ func wrap(verb string, err error) error {
 	return fmt.Errorf("%s: %w", verb, err)
 }
 
-func (p *provider) admit(employer types.NamespacedName) error {
+func (p *provider) admit(t target) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.hanging[employer] > 0 || p.hung >= maxHanging {
+	if p.hanging[t.employer] > 0 || p.hung >= maxHanging {
 		return ErrHanging
 	}
-	if p.clock.Now().Before(p.until) {
+	instance := p.counted(t)
+	if !p.clock.Now().Before(p.failing[t.employer.Namespace][instance].until) {
+		return nil
+	}
+	if instance == "" {
 		return ErrBackingOff
 	}
-	return nil
+	return fmt.Errorf("instance %s: %w", instance, ErrBackingOff)
+}
+
+// counted returns the instance that the failures of a target count for. The lock must be held.
+func (p *provider) counted(t target) string {
+	known := p.failing[t.employer.Namespace]
+	if _, ok := known[t.instance]; !ok && len(known) >= maxInstances {
+		return ""
+	}
+	return t.instance
 }
 
 // settle counts failures in a row.
-func (p *provider) settle(err error) {
+func (p *provider) settle(t target, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	namespace, instance := t.employer.Namespace, p.counted(t)
 	if some := (partial{}); err == nil || errors.As(err, &some) {
-		p.failures, p.until = 0, time.Time{}
+		delete(p.failing[namespace], instance)
+		if len(p.failing[namespace]) == 0 {
+			delete(p.failing, namespace)
+		}
 		return
 	}
-	p.failures++
-	if p.failures >= breakAfter {
-		p.until = p.clock.Now().Add(backoff.Delay(firstBreak, p.failures-breakAfter, lastBreak))
+	known, ok := p.failing[namespace]
+	if !ok {
+		known = map[string]failing{}
+		p.failing[namespace] = known
 	}
+	f := known[instance]
+	f.calls++
+	if f.calls >= breakAfter {
+		f.until = p.clock.Now().Add(backoff.Delay(firstBreak, f.calls-breakAfter, lastBreak))
+	}
+	known[instance] = f
 }
 
-func (p *provider) leave(employer types.NamespacedName) {
-	p.settle(ErrHanging)
+func (p *provider) leave(t target) {
+	p.settle(t, ErrHanging)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.hanging[employer]++
+	p.hanging[t.employer]++
 	p.hung++
 }
 
@@ -169,10 +208,9 @@ func (p *provider) returned(employer types.NamespacedName) {
 	}
 }
 
-// retryAfter returns the time until the provider is called again; zero when it is not
-// backing off.
-func (p *provider) retryAfter() time.Duration {
+// retryAfter returns the time until the instance of a target is called again; zero when no call has to wait.
+func (p *provider) retryAfter(t target) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return max(0, p.until.Sub(p.clock.Now()))
+	return max(0, p.failing[t.employer.Namespace][p.counted(t)].until.Sub(p.clock.Now()))
 }

@@ -95,7 +95,7 @@ func (r *Reconciler) begin(ctx context.Context, req reconcile.Request) (*session
 		return nil, reconcile.TerminalError(fmt.Errorf("%s %s has no namespace: an employer whose pods follow the lifecycle needs a namespace", r.kind, req.Name))
 	}
 	s := &session{
-		key: req.NamespacedName, history: r.histories.history(req.NamespacedName), pods: map[string]*corev1.Pod{},
+		key: req.NamespacedName, target: target{employer: req.NamespacedName}, history: r.histories.history(req.NamespacedName), pods: map[string]*corev1.Pod{},
 		conditionKey: lifecycleKey(r.kind, req.Namespace, req.Name), finalizer: GenerateLifecycleFinalizer(req.Name),
 	}
 	employer := r.binding.newEmployer()
@@ -111,7 +111,8 @@ func (r *Reconciler) begin(ctx context.Context, req reconcile.Request) (*session
 		return nil, fmt.Errorf("reading the employer: %w", err)
 	}
 	s.employer = copyOf(employer)
-	s.actor = &actor{provider: r.provider, employer: s.employer, history: s.history, now: r.clock.Now, attempts: map[attempt]bool{}}
+	s.target.instance = r.binding.instance(employer)
+	s.actor = &actor{provider: r.provider, target: s.target, employer: s.employer, history: s.history, now: r.clock.Now, attempts: map[attempt]bool{}}
 	s.deleting = employer.GetDeletionTimestamp() != nil || !r.binding.manages(employer)
 	if !s.deleting || r.owns(employer) {
 		return s, nil
@@ -180,8 +181,8 @@ func (r *Reconciler) after(s *session) time.Duration {
 	after := backoff.MinDelay(s.history.retryAfter(r.clock.Now()), r.resync)
 	if !s.pending && s.actor.untried == 0 {
 		s.history.polls, s.history.polled = 0, ""
-		return max(after, r.provider.retryAfter())
+		return max(after, r.provider.retryAfter(s.target))
 	}
 	after = backoff.MinDelay(after, cmp.Or(r.binding.requeue, backoff.Delay(firstPoll, s.history.poll(s.waiting), lastPoll)))
-	return max(after, r.provider.retryAfter())
+	return max(after, r.provider.retryAfter(s.target))
 }

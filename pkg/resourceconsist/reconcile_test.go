@@ -1,6 +1,7 @@
 package resourceconsist
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,7 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -392,6 +395,53 @@ func TestTheControllerBacksOffFromAProviderThatAlwaysFails(t *testing.T) {
 	w.settles()
 	if !w.protected("p000") {
 		t.Error("the provider must be called again after the pause")
+	}
+}
+
+// TestAnInstanceThatIsAwayDelaysNoOther counts failures by namespace and instance.
+func TestAnInstanceThatIsAwayDelaysNoOther(t *testing.T) {
+	clk := testingclock.NewFakePassiveClock(time.Unix(0, 0))
+	p := newProvider(settings{qps: 1000, burst: 1000, timeout: time.Minute, clock: clk})
+	at := func(namespace, instance string) target {
+		return target{employer: types.NamespacedName{Namespace: namespace, Name: "web"}, instance: instance}
+	}
+	try := func(at target, failure error) error {
+		_, err := call(t.Context(), p, at, "GetCurrentEmployee", func(context.Context) (struct{}, error) { return struct{}{}, failure })
+		return err
+	}
+	for range breakAfter {
+		if err := try(at("b", "away"), errQuota); !errors.Is(err, errQuota) {
+			t.Fatal(err)
+		}
+	}
+	if err := try(at("b", "away"), nil); !errors.Is(err, ErrBackingOff) || !strings.Contains(err.Error(), "instance away") {
+		t.Errorf("error %v, want ErrBackingOff that names the instance", err)
+	}
+	if p.retryAfter(at("b", "away")) != firstBreak || p.retryAfter(at("a", "away")) != 0 {
+		t.Error("the pause is not that of the instance")
+	}
+	for _, other := range []target{at("b", "near"), at("a", "away"), at("b", "")} {
+		if err := try(other, nil); err != nil {
+			t.Errorf("%v: %v", other, err)
+		}
+	}
+	clk.SetTime(clk.Now().Add(firstBreak))
+	if err := try(at("b", "away"), nil); err != nil || len(p.failing) > 0 {
+		t.Errorf("error %v, failing %v: a success forgets the failures", err, p.failing)
+	}
+}
+
+// TestInstancesOfANamespaceAreBounded counts those beyond the bound together.
+func TestInstancesOfANamespaceAreBounded(t *testing.T) {
+	p := newProvider(settings{qps: 1000, burst: 1000, timeout: time.Minute, clock: testingclock.NewFakePassiveClock(time.Unix(0, 0))})
+	for i := range 2 * maxInstances {
+		p.settle(target{employer: types.NamespacedName{Namespace: "b"}, instance: fmt.Sprint(i)}, errQuota)
+	}
+	if got := len(p.failing["b"]); got > maxInstances+1 {
+		t.Errorf("%d instances are kept, want at most %d", got, maxInstances+1)
+	}
+	if err := p.admit(target{employer: types.NamespacedName{Namespace: "b"}, instance: "other"}); !errors.Is(err, ErrBackingOff) {
+		t.Errorf("error %v, want ErrBackingOff: the instances beyond the bound are counted together", err)
 	}
 }
 

@@ -79,12 +79,12 @@ func (r *Reconciler) recordOutcome(ctx context.Context, s *session, err error) {
 	employer := copyOf(s.employer)
 	switch {
 	case err != nil && r.binding.recordErrors != nil:
-		_, failed := call(ctx, r.provider, s.key, "RecordErrorConditions", func(ctx context.Context) (struct{}, error) {
+		_, failed := call(ctx, r.provider, s.target, "RecordErrorConditions", func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, r.binding.recordErrors(ctx, employer, err)
 		})
 		s.fail(EventRecordErrorsFailed, failed)
 	case err == nil && r.binding.recordStatuses != nil:
-		_, failed := call(ctx, r.provider, s.key, "RecordStatuses", func(ctx context.Context) (struct{}, error) {
+		_, failed := call(ctx, r.provider, s.target, "RecordStatuses", func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, r.binding.recordStatuses(ctx, employer, s.employerResults, s.employeeResults)
 		})
 		s.fail(EventRecordStatusesFailed, failed)

@@ -19,6 +19,7 @@ import (
 type session struct {
 	employer client.Object
 	key      types.NamespacedName
+	target   target
 
 	// conditionKey and finalizer identify the employer on its employees.
 	conditionKey, finalizer string
@@ -88,7 +89,7 @@ func readItems[T any](
 ) *[]plan.Item[T] {
 	employer := copyOf(s.employer)
 	items, err := retryRead(ctx, r.provider, func() ([]plan.Item[T], error) {
-		return call(ctx, r.provider, s.key, verb, func(ctx context.Context) ([]plan.Item[T], error) {
+		return call(ctx, r.provider, s.target, verb, func(ctx context.Context) ([]plan.Item[T], error) {
 			values, err := get(ctx, employer)
 			if err != nil {
 				return nil, err
@@ -152,7 +153,7 @@ func (r *Reconciler) gatherSelected(ctx context.Context, s *session) {
 	}
 	employer := copyOf(s.employer)
 	names, err := retryRead(ctx, r.provider, func() ([]string, error) {
-		return call(ctx, r.provider, s.key, "GetSelectedEmployeeNames", func(ctx context.Context) ([]string, error) {
+		return call(ctx, r.provider, s.target, "GetSelectedEmployeeNames", func(ctx context.Context) ([]string, error) {
 			return r.binding.adapter.GetSelectedEmployeeNames(ctx, employer)
 		})
 	})

@@ -13,3 +13,13 @@ func Rank(code Code) int {
 		return 1
 	}
 }
+
+// IsOfPod reports whether a code withholds a pod for what the pod is: the rule may permit others.
+func IsOfPod(code Code) bool {
+	switch code {
+	case CodeLabelMismatch, CodeNotAllowed, CodeDenied, CodeUndefined, CodeWebhookRejected:
+		return true
+	default:
+		return false
+	}
+}

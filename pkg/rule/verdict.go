@@ -51,7 +51,7 @@ const (
 	// CodeWrongType means that the entry point of the user's module has a value of another type.
 	CodeWrongType Code = "WrongType"
 
-	// CodeTimeout means that the user's module used up its CPU time.
+	// CodeTimeout means that the user's module used up its CPU time, memory or stack.
 	CodeTimeout Code = "Timeout"
 
 	// CodePolicyTooExpensive means that the user's module timed out repeatedly, and is in

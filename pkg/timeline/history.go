@@ -106,7 +106,11 @@ func phaseOfEvent(event *corev1.Event) (rolloutview.Phase, bool) {
 	}
 }
 
-// marksOf returns the beginnings of phases that a pod itself shows.
+// maxSkew is how much earlier than the creation of a pod, by the clock of the API server, a manager may write a time.
+const maxSkew = time.Minute
+
+// marksOf returns the beginnings of phases that a pod itself shows. A person may have written its labels: a time before its creation is none of
+// its life.
 func marksOf(pod *corev1.Pod) []mark {
 	marks := []mark{{rolloutview.PhaseStarting, pod.CreationTimestamp.Time, "metadata.creationTimestamp", Second}}
 	for key, value := range pod.Labels {
@@ -117,6 +121,7 @@ func marksOf(pod *corev1.Pod) []mark {
 			}
 		}
 	}
+	marks = slices.DeleteFunc(marks, func(m mark) bool { return m.at.Before(pod.CreationTimestamp.Add(-maxSkew)) })
 	phase, since := rolloutview.PhaseOf(pod)
 	// The manager writes the label when the pod may serve; its kubelet reports Ready after it.
 	if at, ok := lifecycle.ParseTime(pod.Labels[appsv1alpha1.ServiceAvailableLabelKey]); ok && phase != rolloutview.PhaseStarting {

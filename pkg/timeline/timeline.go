@@ -113,6 +113,9 @@ func (p Pod) Between(from, to time.Time) Pod {
 		if span.From.Before(from) {
 			span.From = from
 		}
+		if span.From.After(to) {
+			span.From = to // the clock of the manager is ahead, or a person wrote the label
+		}
 		if span.To.Before(span.From) {
 			span.To = span.From
 		}

@@ -75,6 +75,26 @@ func TestHistoryOfAnOperationInProgress(t *testing.T) {
 }
 
 // TestHistoryOfPodsThatAreGone shows that their events are all that is left.
+// TestLabelsOfOtherTimes has labels that a person wrote: their times lie outside the life of the pod.
+func TestLabelsOfOtherTimes(t *testing.T) {
+	pod := created(builders.MakePod("web-0").Unready(at(20)).Obj(), 0)
+	pod.Labels[of(appsv1alpha1.OperatingLabelPrefix)] = "1"
+	pod.Labels[of(appsv1alpha1.OperateLabelPrefix)] = builders.Stamp(at(7200))
+	pods := timeline.History([]*corev1.Pod{pod}, nil, noRevision)
+	made := timeline.New("Pod/web-0 in demo", pods, time.Time{}, at(40))
+	want := []string{"Starting 0s Second (metadata.creationTimestamp)", "Operating 40s Exact (label operate)"}
+	if diff := cmp.Diff(want, linesOf(made.Pods[0])); diff != "" {
+		t.Errorf("phases (-want +got):\n%s", diff)
+	}
+	if text := made.Frame(80).Text(); !strings.Contains(text, "web-0") {
+		t.Errorf("the frame has no pod:\n%s", text)
+	}
+	var page strings.Builder
+	if err := made.HTML(&page); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestHistoryOfPodsThatAreGone(t *testing.T) {
 	gone := builders.MakePod("web-6d4f-abcde").Obj()
 	got := timeline.History(nil, []*corev1.Event{event(gone, "ServiceAvailable", 5), event(gone, "Permitted", 30)}, noRevision)

@@ -20,7 +20,8 @@ import (
 // Event is one request that has been answered.
 type Event struct {
 	Time      time.Time // when the request came in
-	User      string    // such as "system:serviceaccount:podops-system:manager"
+	Took      time.Duration
+	User      string // such as "system:serviceaccount:podops-system:manager"
 	UserAgent string
 	Verb      string // "create", "update", "patch", "delete", "deletecollection"
 	// Group and Resource are the group and the resource of the object ("apps",
@@ -136,6 +137,7 @@ type record struct {
 	Verb                     string    `json:"verb"`
 	UserAgent                string    `json:"userAgent"`
 	RequestReceivedTimestamp time.Time `json:"requestReceivedTimestamp"`
+	StageTimestamp           time.Time `json:"stageTimestamp"`
 	User                     struct {
 		Username string `json:"username"`
 	} `json:"user"`
@@ -155,7 +157,7 @@ type record struct {
 
 func (r record) event() Event {
 	return Event{
-		Time: r.RequestReceivedTimestamp, User: r.User.Username, UserAgent: r.UserAgent, Verb: r.Verb,
+		Time: r.RequestReceivedTimestamp, Took: r.StageTimestamp.Sub(r.RequestReceivedTimestamp), User: r.User.Username, UserAgent: r.UserAgent, Verb: r.Verb,
 		Group: r.ObjectRef.APIGroup, Resource: r.ObjectRef.Resource, Subresource: r.ObjectRef.Subresource,
 		Namespace: r.ObjectRef.Namespace, Name: r.ObjectRef.Name,
 		Code: r.ResponseStatus.Code, Message: r.ResponseStatus.Message, FailedOpen: r.failedOpen(),

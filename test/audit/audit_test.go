@@ -15,7 +15,7 @@ import (
 const (
 	created = `{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","stage":"ResponseComplete","verb":"create",` +
 		`"user":{"username":"alice","groups":["x"]},"userAgent":"kubectl/v1","objectRef":{"resource":"pods","namespace":"default","name":"web-0","apiVersion":"v1"},` +
-		`"responseStatus":{"metadata":{},"code":201},"requestReceivedTimestamp":"2026-01-02T03:04:05.600000Z"}` + "\n"
+		`"responseStatus":{"metadata":{},"code":201},"requestReceivedTimestamp":"2026-01-02T03:04:05.600000Z","stageTimestamp":"2026-01-02T03:04:05.850000Z"}` + "\n"
 	received = `{"stage":"RequestReceived","verb":"create","user":{"username":"alice"}}` + "\n"
 	refused  = `{"stage":"ResponseComplete","verb":"update","user":{"username":"bob"},` +
 		`"objectRef":{"apiGroup":"apps","resource":"deployments","subresource":"scale","namespace":"shop","name":"web"},` +
@@ -24,7 +24,7 @@ const (
 
 var (
 	createdEvent = Event{
-		Time: time.Date(2026, 1, 2, 3, 4, 5, 600_000_000, time.UTC), User: "alice", UserAgent: "kubectl/v1", Verb: "create",
+		Time: time.Date(2026, 1, 2, 3, 4, 5, 600_000_000, time.UTC), Took: 250 * time.Millisecond, User: "alice", UserAgent: "kubectl/v1", Verb: "create",
 		Resource: "pods", Namespace: "default", Name: "web-0", Code: 201,
 	}
 	refusedEvent = Event{

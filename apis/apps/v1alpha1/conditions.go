@@ -73,6 +73,10 @@ const (
 	// available.
 	ReasonNeverPasses = "NeverPasses"
 
+	// ReasonPassesWithSurge means that an availablePolicy has capacity only while there are more available pods
+	// than desired, as in a rollout with maxSurge. Deletes and evictions of available pods wait.
+	ReasonPassesWithSurge = "PassesWithSurge"
+
 	// ReasonNeverFinishes means that an availablePolicy selects a Deployment of the strategy Recreate,
 	// whose rollouts never finish under it.
 	ReasonNeverFinishes = "NeverFinishes"

@@ -196,6 +196,10 @@ const (
 	PreviousDeletionCostAnnotationKey = LifecycleDomain + "/previous-deletion-cost"
 )
 
+// PermitsAnnotationKey holds, on a PodDisruptionBudget, a JSON DisruptionPermits: the record of the permits that take its
+// slots. PodOps alone writes it, and removes it when it is uninstalled.
+const PermitsAnnotationKey = "podtransitionrule.kusionstack.io/permits"
+
 // PodOperationAnnotationPrefix is, with the UID of a PodOperation after a slash, the key of an
 // annotation on a pod: the record of the actions of the PodOperation on the pod, as JSON. PodOps
 // writes it with the action and at its end, and removes records of ended PodOperations when another

@@ -9,7 +9,8 @@ type PendingDelete struct {
 	UID types.UID `json:"uid"`
 
 	// Since is the value of the label operating of the lifecycle: when the request came, as
-	// Unix time in nanoseconds. With any other value of the label the record is void.
+	// Unix time in nanoseconds. With any other value of the label the record is void. It is empty
+	// for a request that the leader is to begin.
 	Since string `json:"since"`
 
 	// Seen is when the request was last repeated, as Unix time in nanoseconds; 0 when it

@@ -440,6 +440,16 @@ type PermitRecord struct {
 	Owners []OwnerPods `json:"owners,omitempty"`
 }
 
+// DisruptionPermits is the value of PermitsAnnotationKey: a PermitRecord in few bytes.
+// +kubebuilder:object:generate=false
+type DisruptionPermits struct {
+	// ViewResourceVersion is that of a PermitRecord.
+	ViewResourceVersion string `json:"viewResourceVersion,omitempty"`
+
+	// Reserved are the resourceVersions of the reserved pods by UID; at most MaxStatusReserved.
+	Reserved map[types.UID]string `json:"reserved,omitempty"`
+}
+
 // OwnerPods is the number of pods of one workload.
 type OwnerPods struct {
 	// uid of the workload.

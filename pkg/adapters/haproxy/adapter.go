@@ -42,7 +42,10 @@ type Adapter struct {
 	clients map[runtimeapi.Endpoint]*runtimeapi.Client
 }
 
-var _ resourceconsist.ReconcileAdapter = &Adapter{}
+var (
+	_ resourceconsist.ReconcileAdapter        = &Adapter{}
+	_ resourceconsist.ProviderInstanceOptions = &Adapter{}
+)
 
 // New returns an adapter. It reads pods through the client, which should be cached, and
 // writes one annotation of Services.
@@ -52,6 +55,22 @@ func New(c client.Client, options Options, clk clock.PassiveClock) *Adapter {
 
 // GetControllerName implements resourceconsist.ReconcileAdapter.
 func (a *Adapter) GetControllerName() string { return ControllerName }
+
+// ProviderInstance implements resourceconsist.ProviderInstanceOptions: an instance is a Runtime API.
+func (a *Adapter) ProviderInstance(employer client.Object) string {
+	svc, err := service.Of(employer)
+	if err != nil {
+		return ""
+	}
+	if used, placed, err := usedLocation(svc); placed && err == nil {
+		return used.endpoint.String()
+	}
+	wanted, err := wantedLocation(svc)
+	if err != nil {
+		return "" // GetExpectedEmployee reports it
+	}
+	return wanted.endpoint.String()
+}
 
 // GetSelectedEmployeeNames returns the names of the pods that the Service selects.
 func (a *Adapter) GetSelectedEmployeeNames(ctx context.Context, employer client.Object) ([]string, error) {

@@ -118,7 +118,7 @@ func edited() predicate.Funcs {
 func deletionProgress(object client.Object) string {
 	switch o := object.(type) {
 	case *appsv1.StatefulSet:
-		return fmt.Sprintf("%d/%s", o.Status.ObservedGeneration, o.Status.UpdateRevision)
+		return fmt.Sprintf("%d/%s/%d/%d", o.Status.ObservedGeneration, o.Status.UpdateRevision, o.Status.Replicas, o.Status.AvailableReplicas)
 	case *appsv1.DaemonSet:
 		return fmt.Sprintf("%d/%d/%d/%d",
 			o.Status.ObservedGeneration, o.Status.NumberMisscheduled, o.Status.UpdatedNumberScheduled, o.Status.CurrentNumberScheduled)
@@ -225,6 +225,8 @@ func (p *PendingDeletes) state(ctx context.Context, pod *corev1.Pod, record apps
 	}
 	now := p.clock.Now()
 	state := deferreddelete.State{Pod: pod, Record: record, Withheld: len(podstate.WithheldBy(pod.Annotations)) > 0}
+	seen := deferreddelete.LastSeen(record)
+	state.Unobserved = max(0, now.Sub(seen)-p.observed.Observe(pod.UID, aspectSeen, seen.String()))
 	state.Refused = p.refused(state)
 	state.May, state.Wake = lifecycle.MayOperate(facts, appsv1alpha1.PodDeleteID, p.options, now)
 	if state.Want, err = want(ctx, p.client, pod, record); err != nil {

@@ -105,12 +105,12 @@ func TestPendingDeletes(t *testing.T) {
 		want   []string
 		again  time.Duration
 	}{
-		"a client's delete is left to its client": {pod: recorded(off(bare()), byClient), again: deferreddelete.MaxLapse - start.Sub(builders.Epoch)},
-		"an eviction is, too":                     {pod: recorded(off(bare()), byEvictor), again: deferreddelete.MaxLapse - start.Sub(builders.Epoch)},
-		"a withheld pod waits for a repeat":       {pod: withheld(recorded(on(bare()), byEvictor)), again: deferreddelete.MinLapse - start.Sub(builders.Epoch)},
-		"a pod without a record is left":          {pod: off(bare())},
-		"one of a ReplicaSet is left":             {pod: recorded(prepared("web-0").Obj(), byOwner), cached: []client.Object{newSet(0)}},
-		"a terminating pod is left":               {pod: recorded(off(bare().Finalizer("x").Terminating(start)), byClient)},
+		"a client's delete is left to its client":                   {pod: recorded(off(bare()), byClient), again: deferreddelete.MaxLapse - start.Sub(builders.Epoch)},
+		"an eviction is, too":                                       {pod: recorded(off(bare()), byEvictor), again: deferreddelete.MaxLapse - start.Sub(builders.Epoch)},
+		"a withheld pod waits for a repeat, from the first look on": {pod: withheld(recorded(on(bare()), byEvictor)), again: deferreddelete.MinLapse},
+		"a pod without a record is left":                            {pod: off(bare())},
+		"one of a ReplicaSet is left":                               {pod: recorded(prepared("web-0").Obj(), byOwner), cached: []client.Object{newSet(0)}},
+		"a terminating pod is left":                                 {pod: recorded(off(bare().Finalizer("x").Terminating(start)), byClient)},
 		"a StatefulSet's delete is carried out": {
 			pod: recorded(off(old(bare())), byOwner), cached: []client.Object{stateful("new")}, live: []client.Object{stateful("new")}, want: []string{remove},
 		},
@@ -299,6 +299,7 @@ func TestAnEditOfTheOwnerWakesItsPods(t *testing.T) {
 		"an edit":            {stateful("old", func(s *appsv1.StatefulSet) { s.Generation = 2 }), true},
 		"a new revision":     {stateful("new"), true},
 		"its deletion":       {stateful("old", func(s *appsv1.StatefulSet) { s.DeletionTimestamp = &metav1.Time{Time: start} }), true},
+		"an available pod":   {stateful("old", func(s *appsv1.StatefulSet) { s.Status.AvailableReplicas = 2 }), true},
 		"counts in a status": {stateful("old", func(s *appsv1.StatefulSet) { s.Status.ReadyReplicas = 2 }), false},
 	} {
 		if got := edited().Update(event.UpdateEvent{ObjectOld: stateful("old"), ObjectNew: tc.after}); got != tc.want {

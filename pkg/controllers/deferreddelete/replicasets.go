@@ -43,6 +43,7 @@ const (
 	aspectAllowed  = "allowed"  // the owner may delete the pod
 	aspectNeeded   = "needed"   // the owner needs the pod again
 	aspectUnwanted = "unwanted" // the owner does not want the pod deleted
+	aspectSeen     = "seen"     // when its client last requested its removal
 	aspectRefused  = "refused"  // rules have withheld the pod since its client last requested its removal
 )
 

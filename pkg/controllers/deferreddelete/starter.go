@@ -9,21 +9,27 @@ import (
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/fairshare"
+	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/podwriter"
 	"github.com/podops-dev/podops/pkg/replicasetpods"
 	"github.com/podops-dev/podops/pkg/replicasetscale"
@@ -75,7 +81,11 @@ type Starter struct {
 	recorder events.EventRecorder
 	metrics  *Metrics
 
+	// elected is closed once this replica leads; nil if it always does.
+	elected <-chan struct{}
+
 	mu       sync.Mutex
+	reserved map[types.UID]time.Time // pods of DaemonSets and custom owners whose deletes begin
 	queue    workqueue.TypedRateLimitingInterface[reconcile.Request]
 	deferred *fairshare.Cache[types.NamespacedName, deferral]
 }
@@ -96,6 +106,7 @@ type deferral struct {
 func NewStarter(c client.Client, recorder events.EventRecorder, metrics *Metrics, clk clock.PassiveClock) *Starter {
 	return &Starter{
 		client: c, owners: owners{reader: replicasetpods.Reader{Reader: c}}, clock: clk, recorder: recorder, metrics: metrics,
+		reserved: map[types.UID]time.Time{},
 		admitted: fairshare.NewCache[types.NamespacedName, admission](admittedBytes),
 		deferred: fairshare.NewCache[types.NamespacedName, deferral](deferredBytes), started: podwriter.NewVersions(startedTTL),
 	}
@@ -127,9 +138,18 @@ func (s *Starter) Admitted(pod types.NamespacedName, uid types.UID) {
 	}
 }
 
-// SetupWithManager registers the controller on every replica.
+// SetupWithManager registers the controller on every replica, and on the leader one more, which takes requests of other replicas.
 func (s *Starter) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	all := false
+	s.elected = mgr.Elected()
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("deferred-delete-take").
+		Watches(&corev1.Pod{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.NewPredicateFuncs(isHandedOver))).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(reconcile.Func(s.takeOver))
+	if err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("deferred-delete-start").
 		WatchesRawSource(source.Func(s.start)).
@@ -149,7 +169,9 @@ func (s *Starter) start(_ context.Context, queue workqueue.TypedRateLimitingInte
 
 // Reconcile begins the lifecycle pod-delete, or adds the request to the lifecycle in progress.
 // For the controller of a ReplicaSet, which deletes another pod each time, it begins only if pods without
-// the control label are among those of the ReplicaSet, and it has a surplus beyond the deletes in progress.
+// the control label are among those of the ReplicaSet, and it has a surplus beyond the deletes in progress. For that of a DaemonSet
+// it begins while its maxUnavailable permits it, and for that of a custom owner one pod after the other: the leader begins
+// them, since replicas do not see at once what others begin.
 // Package replicasetscale begins the deletes of other ReplicaSets.
 func (s *Starter) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	left, err := s.undoKept(ctx, req.NamespacedName)
@@ -180,10 +202,12 @@ func (s *Starter) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	if later && s.clock.Since(recorded.since) <= deferredTTL {
 		return reconcile.Result{RequeueAfter: ownerRetry}, nil
 	}
-	if may {
-		if err := s.begin(ctx, pod, recorded.request); err != nil {
-			return reconcile.Result{}, err
-		}
+	settled, err := s.settle(ctx, pod, recorded.request, may)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if !settled {
+		return reconcile.Result{RequeueAfter: ownerRetry}, nil
 	}
 	s.deferred.Remove(req.NamespacedName)
 	return reconcile.Result{}, nil
@@ -225,7 +249,18 @@ func (s *Starter) undoKept(ctx context.Context, key types.NamespacedName) (time.
 // mayBegin reports whether a request begins a lifecycle or joins it, or may do so later, once the cache shows
 // what its client has seen. Only the controllers of ReplicaSets choose another pod when they repeat a delete.
 func (s *Starter) mayBegin(ctx context.Context, pod *corev1.Pod, request deferreddelete.Request) (may, later bool, err error) {
-	if request.Actor != deferreddelete.ActorOwner || !deferreddelete.OfReplicaSet(pod) || deferreddelete.IsDeferred(pod.Labels) {
+	switch {
+	case deferreddelete.IsDeferred(pod.Labels):
+		return true, false, nil
+	case request.Actor == deferreddelete.ActorController:
+		may, err := s.mayFollow(ctx, pod)
+		return may, false, err
+	case request.Actor != deferreddelete.ActorOwner:
+		return true, false, nil
+	case deferreddelete.OfDaemonSet(pod):
+		may, err := s.mayReplace(ctx, pod)
+		return may, false, err
+	case !deferreddelete.OfReplicaSet(pod):
 		return true, false, nil
 	}
 	plan, err := s.owners.plan(ctx, pod)
@@ -234,6 +269,80 @@ func (s *Starter) mayBegin(ctx context.Context, pod *corev1.Pod, request deferre
 	}
 	may = plan.MayBegin(pod.UID)
 	return may, !may, nil
+}
+
+// mayReplace reports whether the delete of a DaemonSet's pod begins, and undoes that of the pod in whose place it begins.
+func (s *Starter) mayReplace(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	controller, set := metav1.GetControllerOf(pod), &appsv1.DaemonSet{}
+	err := s.client.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: controller.Name}, set)
+	if err != nil {
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	}
+	pods, err := s.owners.reader.Pods(ctx, pod.Namespace, controller.UID)
+	if err != nil {
+		return false, err
+	}
+	return s.exchange(ctx, pod, func(begun, withheld func(*corev1.Pod) bool, now time.Time) (bool, *corev1.Pod) {
+		begins := func(other *corev1.Pod) bool { return begun(other) || deferreddelete.IsDeferred(other.Labels) }
+		return deferreddelete.MayReplace(set, pod, pods, begins, withheld, now)
+	})
+}
+
+// mayFollow does the same for the pod of a custom owner.
+func (s *Starter) mayFollow(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	if controller == nil {
+		return true, nil
+	}
+	pods, err := s.owners.reader.Pods(ctx, pod.Namespace, controller.UID)
+	if err != nil {
+		return false, err
+	}
+	return s.exchange(ctx, pod, func(begun, withheld func(*corev1.Pod) bool, now time.Time) (bool, *corev1.Pod) {
+		return deferreddelete.MayFollow(pod, pods, begun, withheld, now)
+	})
+}
+
+// decide returns whether the delete of a pod begins, and the pod whose delete ends instead.
+type decide func(begun, withheld func(*corev1.Pod) bool, now time.Time) (may bool, instead *corev1.Pod)
+
+// exchange decides whether the delete of a pod begins, and undoes that of the pod in whose place it begins.
+func (s *Starter) exchange(ctx context.Context, pod *corev1.Pod, decide decide) (bool, error) {
+	may, instead := s.reserve(pod, decide)
+	if !may || instead == nil || !s.leads() {
+		return may, nil
+	}
+	undone, err := podwriter.PatchUnchanged(ctx, s.client, instead, undoLabels(), map[string]any{appsv1alpha1.PendingDeleteAnnotationKey: nil})
+	if err != nil || undone == nil { // it may have been permitted
+		s.release(pod.UID)
+		return false, err
+	}
+	s.metrics.lapsed(deferreddelete.LapseExchanged)
+	s.recorder.Eventf(instead, nil, corev1.EventTypeNormal, EventDeleteUndone, "Undo", "another pod of the %s is to go instead: a rule withholds this pod",
+		metav1.GetControllerOf(pod).Kind)
+	return true, nil
+}
+
+// reserve decides whether a pod begins to go, and remembers it: the cache may not show it at the next request.
+func (s *Starter) reserve(pod *corev1.Pod, decide decide) (may bool, instead *corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.Now()
+	maps.DeleteFunc(s.reserved, func(_ types.UID, at time.Time) bool { return now.Sub(at) > deferredTTL })
+	may, instead = decide(
+		func(other *corev1.Pod) bool { _, reserved := s.reserved[other.UID]; return reserved },
+		func(other *corev1.Pod) bool { return len(podstate.WithheldBy(other.Annotations)) > 0 }, now)
+	if may {
+		s.reserved[pod.UID] = now
+	}
+	return may, instead
+}
+
+// release forgets a pod that does not begin to go.
+func (s *Starter) release(pod types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.reserved, pod)
 }
 
 // begin requests the operation, as any operation controller does, and records the request. If the

@@ -21,6 +21,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/fairshare"
+	"github.com/podops-dev/podops/test/builders"
 )
 
 const beginPatch = `patch web-0 {"metadata":{"annotations":{"podopslifecycle.kusionstack.io/pending-delete":` +
@@ -240,6 +241,45 @@ func TestBeginForOthers(t *testing.T) {
 			}
 			if len(sent) != 1 || !strings.Contains(sent[0], fmt.Sprintf(`\"actor\":\"%s\"`, tc.want)) {
 				t.Errorf("sent %v, want a record of %s", sent, tc.want)
+			}
+		})
+	}
+}
+
+// TestACustomControllerThatNamesOtherPods shows that the pods of a custom owner begin one after the other, also while the
+// cache does not show the first, and that a pod that its rules withhold for long leaves its place.
+func TestACustomControllerThatNamesOtherPods(t *testing.T) {
+	byController := deferreddelete.Request{Method: deferreddelete.MethodDelete, Actor: deferreddelete.ActorController, User: "system:serviceaccount:clones:manager"}
+	clone := func(name string) *builders.PodBuilder {
+		return builders.MakePod(name).OwnedBy(customOwner).Phase(corev1.PodRunning)
+	}
+	first := withheld(recorded(on(clone("web-0")), byController))
+	for name, tc := range map[string]struct {
+		first *corev1.Pod
+		named []string
+		after time.Duration
+		want  []string // the pods that are written to
+	}{
+		"the cache does not show the first": {first: clone("web-0").Available().Obj(), named: []string{"web-0", "web-1"}, want: []string{"web-0"}},
+		"rules withhold the first":          {first: first, named: []string{"web-1"}},
+		"rules have withheld it for long":   {first: first, named: []string{"web-1"}, after: deferreddelete.ReplaceAnotherAfter, want: []string{"web-0", "web-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newCluster(t, tc.first.DeepCopy(), clone("web-1").Available().Obj())
+			w.clock.Step(tc.after)
+			b := NewStarter(w.cache, w.recorder, w.metrics, w.clock)
+			for _, pod := range tc.named {
+				b.Defer(types.NamespacedName{Namespace: "default", Name: pod}, types.UID(pod+"-uid"), byController)
+				if _, err := b.Reconcile(t.Context(), requestFor(pod)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var written []string
+			for _, request := range w.sent() {
+				written = append(written, strings.Fields(request)[1])
+			}
+			if diff := cmp.Diff(tc.want, written); diff != "" {
+				t.Errorf("pods written to (-want +got):\n%s", diff)
 			}
 		})
 	}

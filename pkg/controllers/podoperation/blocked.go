@@ -1,6 +1,7 @@
 package podoperation
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -9,44 +10,32 @@ import (
 	"github.com/podops-dev/podops/pkg/podoperation"
 )
 
-// blocked are the pods on which the actions of operations in progress cannot be carried out yet. It is safe for
+// blocked are the pods on which the actions of operations in progress could not be carried out yet. It is safe for
 // concurrent use.
 type blocked struct {
 	mu          sync.Mutex
-	byOperation map[types.NamespacedName]map[types.UID]blockedPod
+	byOperation map[types.NamespacedName]map[types.UID]podoperation.Blocked
 }
 
-type blockedPod struct {
-	message string
-	at      time.Time
-}
-
-// note records what a pod waits for.
+// note records what a pod waits for; nothing when the message is empty.
 func (b *blocked) note(operation types.NamespacedName, pod types.UID, message string, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.byOperation[operation] == nil {
-		b.byOperation[operation] = map[types.UID]blockedPod{}
+	if message == "" {
+		delete(b.byOperation[operation], pod)
+		return
 	}
-	b.byOperation[operation][pod] = blockedPod{message, now}
+	if b.byOperation[operation] == nil {
+		b.byOperation[operation] = map[types.UID]podoperation.Blocked{}
+	}
+	b.byOperation[operation][pod] = podoperation.Blocked{Message: message, At: now}
 }
 
-// fresh returns the pods that were checked within podoperation.BlockedDelay. It forgets the others: they are checked again.
-func (b *blocked) fresh(operation types.NamespacedName, now time.Time) map[types.UID]string {
+// list returns the pods of an operation that were blocked when they were last checked.
+func (b *blocked) list(operation types.NamespacedName) map[types.UID]podoperation.Blocked {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	pods := map[types.UID]string{}
-	for uid, pod := range b.byOperation[operation] {
-		if now.Sub(pod.at) >= podoperation.BlockedDelay {
-			delete(b.byOperation[operation], uid)
-			continue
-		}
-		pods[uid] = pod.message
-	}
-	if len(pods) == 0 {
-		delete(b.byOperation, operation)
-	}
-	return pods
+	return maps.Clone(b.byOperation[operation])
 }
 
 func (b *blocked) forget(operation types.NamespacedName) {

@@ -63,7 +63,7 @@ func New(c client.Client, live client.Reader, recorder events.EventRecorder, clk
 		client: c, live: live, recorder: recorder, clock: clk,
 		reports: reports{last: map[types.NamespacedName]time.Time{}},
 		starts:  starts{byNamespace: map[string]sets.Set[types.UID]{}},
-		blocked: blocked{byOperation: map[types.NamespacedName]map[types.UID]blockedPod{}},
+		blocked: blocked{byOperation: map[types.NamespacedName]map[types.UID]podoperation.Blocked{}},
 		stale:   podwriter.NewVersions(podwriter.StaleFor),
 	}
 }
@@ -89,7 +89,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	snapshot.Blocked = r.blocked.fresh(req.NamespacedName, snapshot.Now)
+	snapshot.Blocked = r.blocked.list(req.NamespacedName)
 	decision := podoperation.Decide(snapshot)
 	if decision.Status.StartTime == nil {
 		r.starts.release(operation)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +21,7 @@ import (
 	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/podoperation"
 	"github.com/podops-dev/podops/pkg/podopslifecycle"
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // carryOut writes the steps, and returns how soon to try a step again that the state of its pod has
@@ -38,7 +40,7 @@ func (r *Reconciler) carryOut(ctx context.Context, a adapter, steps []podoperati
 		a.record = step.Record
 		err := r.write(ctx, a, step)
 		if errors.Is(err, errBlocked) {
-			again = backoff.MinDelay(again, podoperation.BlockedDelay)
+			again = backoff.MinDelay(again, retryReport) // the next round reports what the pod waits for
 			continue
 		}
 		if errors.Is(err, errImpossible) {
@@ -66,7 +68,7 @@ func (r *Reconciler) write(ctx context.Context, a adapter, step podoperation.Ste
 	var err error
 	switch step.Kind {
 	case podoperation.Begin:
-		if err := r.check(ctx, a.operation, pod); err != nil {
+		if begins, err := r.check(ctx, a.operation, pod); err != nil || !begins {
 			return err
 		}
 		_, err = podopslifecycle.BeginContext(ctx, r.client, a, pod)
@@ -90,29 +92,62 @@ var (
 	errImpossible = errors.New("the action cannot be carried out")
 )
 
-// check checks the action on the stored pod before its lifecycle begins, so that the pod serves on where it cannot be carried out.
-func (r *Reconciler) check(ctx context.Context, operation *appsv1alpha1.PodOperation, pod *corev1.Pod) error {
+// policyPrefix begins the names of admission policies of PodOps.
+const policyPrefix = "podops-"
+
+// check checks the action on the stored pod before its lifecycle begins, so that the pod serves on where it cannot be carried out:
+// the API server, its policies and its webhooks answer a dry run of the very patch. It returns false for a pod on which nothing is
+// left to do, once that is recorded.
+func (r *Reconciler) check(ctx context.Context, operation *appsv1alpha1.PodOperation, pod *corev1.Pod) (begins bool, err error) {
 	action := operation.Spec.Action
 	if podoperation.Removes(action) {
-		return nil
+		return true, nil
 	}
 	stored := &corev1.Pod{}
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(pod), stored); err != nil {
-		return fmt.Errorf("reading the containers: %w", err)
+		return false, fmt.Errorf("reading the containers: %w", err)
 	}
 	if stored.UID != pod.UID {
-		return errBlocked // the cache follows
+		return false, errBlocked // the cache follows
 	}
 	waits, err := podoperation.Check(action, stored)
 	switch {
 	case err != nil:
-		return cmp.Or(r.fail(ctx, operation, stored, err), errImpossible)
+		err = impossibleError{err}
 	case waits != "":
-		r.blocked.note(client.ObjectKeyFromObject(operation), pod.UID, waits, r.clock.Now())
-		return errBlocked
+	case podoperation.IsDone(action, stored):
+		return false, r.record(ctx, operation, stored, podoperation.Record{Done: true})
 	default:
-		return nil
+		waits, err = dryRun(ctx, r.client, operation, stored)
 	}
+	if isFinal(err) {
+		return false, cmp.Or(r.fail(ctx, operation, stored, err), errImpossible)
+	}
+	r.blocked.note(client.ObjectKeyFromObject(operation), pod.UID, waits, r.clock.Now())
+	if waits != "" {
+		return false, errBlocked
+	}
+	return err == nil, err
+}
+
+// dryRun returns what an action waits for, according to a dry run; empty if the API server would store it.
+func dryRun(ctx context.Context, c client.Client, operation *appsv1alpha1.PodOperation, pod *corev1.Pod) (waits string, err error) {
+	err = change(ctx, client.NewDryRunClient(c), operation, pod.DeepCopy())
+	switch {
+	case err == nil, isUnchecked(err):
+		return "", nil
+	case isFinal(err), apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return "", err
+	default:
+		return "waits until a dry run of the action succeeds: " + text.Line(err.Error(), appsv1alpha1.MaxPodMessageBytes), nil
+	}
+}
+
+// isUnchecked reports whether a dry run was denied only because it is one: the operation of the pod has not begun, which policies of
+// PodOps demand, or a webhook does not support dry runs.
+func isUnchecked(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policyPrefix) ||
+		apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "does not support dry run")
 }
 
 // operate carries out the action on a pod that may be operated on. A failure that no retry helps is
@@ -120,10 +155,8 @@ func (r *Reconciler) check(ctx context.Context, operation *appsv1alpha1.PodOpera
 func (r *Reconciler) operate(ctx context.Context, operation *appsv1alpha1.PodOperation, pod *corev1.Pod) error {
 	var err error
 	switch action := operation.Spec.Action; action.Type {
-	case appsv1alpha1.ActionRestart, appsv1alpha1.ActionUpdateImages:
-		err = r.replaceContainers(ctx, operation, pod)
-	case appsv1alpha1.ActionResize:
-		err = r.resize(ctx, action, pod)
+	case appsv1alpha1.ActionRestart, appsv1alpha1.ActionUpdateImages, appsv1alpha1.ActionResize:
+		err = change(ctx, r.client, operation, pod)
 	case appsv1alpha1.ActionDelete:
 		err = r.client.Delete(ctx, pod, deleteOptions(action, pod))
 	case appsv1alpha1.ActionEvict:
@@ -183,48 +216,48 @@ func patchOf(pod *corev1.Pod) podPatch {
 	return podPatch{Metadata: patchedMetadata{UID: pod.UID, ResourceVersion: pod.ResourceVersion}}
 }
 
-// replaceContainers writes new images and the record in one request.
-func (r *Reconciler) replaceContainers(ctx context.Context, operation *appsv1alpha1.PodOperation, pod *corev1.Pod) error {
+// change carries out an action that leaves the pod in place. Images are written with the record in one request. The subresource of a
+// resize changes no metadata, so there is no record: the resources are.
+func change(ctx context.Context, c client.Client, operation *appsv1alpha1.PodOperation, pod *corev1.Pod) error {
+	patch := patchOf(pod)
+	if action := operation.Spec.Action; action.Type == appsv1alpha1.ActionResize {
+		resources, err := podoperation.Resources(action, pod)
+		if err != nil {
+			return impossibleError{err}
+		}
+		patch.setContainers(pod, func(name string) patchedContainer { return patchedContainer{Name: name, Resources: resources[name]} })
+		return c.SubResource("resize").Patch(ctx, pod, patch.raw())
+	}
 	images, record, err := podoperation.Images(operation.Spec.Action, pod)
 	if err != nil {
 		return impossibleError{err}
 	}
-	patch := patchOf(pod)
 	patch.Metadata.Annotations = map[string]string{podoperation.RecordKey(operation.UID): record.String()}
-	if len(images) > 0 {
-		patch.Spec = &patchedSpec{}
-		for i := range pod.Spec.Containers {
-			if image, ok := images[pod.Spec.Containers[i].Name]; ok {
-				patch.Spec.Containers = append(patch.Spec.Containers, patchedContainer{Name: pod.Spec.Containers[i].Name, Image: image})
-			}
-		}
-	}
-	return r.client.Patch(ctx, pod, patch.raw())
+	patch.setContainers(pod, func(name string) patchedContainer { return patchedContainer{Name: name, Image: images[name]} })
+	return c.Patch(ctx, pod, patch.raw())
 }
 
-// resize writes new resources. The subresource changes no metadata, so there is no record: the
-// resources are.
-func (r *Reconciler) resize(ctx context.Context, action appsv1alpha1.PodOperationAction, pod *corev1.Pod) error {
-	resources, err := podoperation.Resources(action, pod)
-	if err != nil {
-		return impossibleError{err}
-	}
-	patch := patchOf(pod)
-	patch.Spec = &patchedSpec{}
+// setContainers adds what changes of each container.
+func (p *podPatch) setContainers(pod *corev1.Pod, changed func(name string) patchedContainer) {
+	spec := patchedSpec{}
 	for i := range pod.Spec.Containers {
-		if wanted, ok := resources[pod.Spec.Containers[i].Name]; ok {
-			patch.Spec.Containers = append(patch.Spec.Containers, patchedContainer{Name: pod.Spec.Containers[i].Name, Resources: &wanted})
+		if container := changed(pod.Spec.Containers[i].Name); container.Image != "" || container.Resources != nil {
+			spec.Containers = append(spec.Containers, container)
 		}
 	}
-	return r.client.SubResource("resize").Patch(ctx, pod, patch.raw())
+	if len(spec.Containers) > 0 {
+		p.Spec = &spec
+	}
 }
 
 // fail records on a pod why the action failed. Its lifecycle is undone in the next round.
 func (r *Reconciler) fail(ctx context.Context, operation *appsv1alpha1.PodOperation, pod *corev1.Pod, cause error) error {
+	return r.record(ctx, operation, pod, podoperation.Record{Failed: cause.Error()})
+}
+
+func (r *Reconciler) record(ctx context.Context, operation *appsv1alpha1.PodOperation, pod *corev1.Pod, record podoperation.Record) error {
 	patch := patchOf(pod)
-	patch.Metadata.Annotations = map[string]string{
-		podoperation.RecordKey(operation.UID): podoperation.Record{Failed: cause.Error()}.String(),
-	}
+	patch.Metadata.Annotations = map[string]string{podoperation.RecordKey(operation.UID): record.String()}
 	return r.client.Patch(ctx, pod, patch.raw())
 }
 

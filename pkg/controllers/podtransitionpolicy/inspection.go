@@ -70,7 +70,7 @@ func inspect(ctx context.Context, inspector Inspector, policy *appsv1alpha1.PodT
 	if err != nil {
 		return inspection{err: err}
 	}
-	err = inspector.Precompile(ctx, opa.Source{
+	_, err = inspector.Inspect(ctx, opa.Source{
 		Owner: spec.PolicyOwner(policy.Name), Module: content.Module, ParametersSchema: types,
 	})
 	wrong := &opa.CompileError{}

@@ -26,7 +26,7 @@ const inspectionBytes = 4 << 20
 // Inspector checks one module, and keeps only its result in this process. It is a *sandbox.Sandbox.
 // An invalid module is an *opa.CompileError; any other error is independent of the module.
 type Inspector interface {
-	Precompile(ctx context.Context, source opa.Source) error
+	Inspect(ctx context.Context, source opa.Source) (opa.Inspection, error)
 }
 
 // Reconciler keeps the status of one policy up to date. It is safe for concurrent use.

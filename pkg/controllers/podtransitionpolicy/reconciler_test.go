@@ -38,9 +38,9 @@ type fixture struct {
 	*podtransitionpolicy.Reconciler
 }
 
-func (w *fixture) Precompile(_ context.Context, source opa.Source) error {
+func (w *fixture) Inspect(_ context.Context, source opa.Source) (opa.Inspection, error) {
 	w.modules = append(w.modules, source.Module+" with "+string(source.ParametersSchema))
-	return w.result
+	return opa.Inspection{}, w.result
 }
 
 func newFixture(t *testing.T, objects ...client.Object) *fixture {

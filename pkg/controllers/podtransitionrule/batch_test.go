@@ -20,7 +20,7 @@ import (
 func TestBatchesAreGathered(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.reconciler.batchInterval = time.Second
-	s.rules("web", atMostUnavailable("three", "3"))
+	s.rules("web", atMostUnavailable("five", "5"))
 	s.put(waits(0).Obj(), web(1).Obj(), web(2).Obj(), web(3).Obj(), web(4).Obj())
 	expect := func(when string, after time.Duration, writes int, want []string, wait time.Duration) {
 		t.Helper()
@@ -37,10 +37,15 @@ func TestBatchesAreGathered(t *testing.T) {
 	}
 	expect("after a rest", 0, 1, names(0, 1), 0)
 	s.put(waits(1).Obj())
-	expect("too soon", 300*time.Millisecond, 0, names(0, 0), 700*time.Millisecond)
+	expect("too soon", 100*time.Millisecond, 0, names(0, 0), 150*time.Millisecond)
+	expect("soon after the first", 150*time.Millisecond, 1, names(1, 2), 0)
 	s.put(waits(2).Obj())
-	expect("still too soon", 300*time.Millisecond, 0, names(0, 0), 400*time.Millisecond)
-	expect("when the interval is over", 400*time.Millisecond, 1, names(1, 3), 0)
+	expect("too soon again", 600*time.Millisecond, 0, names(0, 0), 400*time.Millisecond)
+	expect("when the interval is over", 400*time.Millisecond, 1, names(2, 3), 0)
+	s.put(waits(3).Obj())
+	expect("after the interval", 1100*time.Millisecond, 1, names(3, 4), 0)
+	s.put(waits(4).Obj())
+	expect("too soon without a rest", 300*time.Millisecond, 0, names(0, 0), 700*time.Millisecond)
 }
 
 // TestOnlyRecordsAreGathered shows that a permit that needs no record does not wait for the next batch, and nor
@@ -113,8 +118,8 @@ func TestAFullRoundIsNotPutOff(t *testing.T) {
 		want time.Duration
 	}{
 		"nothing to record":  {permit.Plan{}, 0},
-		"one pod to record":  {permit.Plan{Reserve: reserve}, time.Second},
-		"no room for it":     {permit.Plan{Reserve: reserve, Denied: []permit.Denial{{Rule: rule.RuleID{Rule: "one"}}}}, time.Second},
+		"one pod to record":  {permit.Plan{Reserve: reserve}, time.Second / soonerAfterRest},
+		"no room for it":     {permit.Plan{Reserve: reserve, Denied: []permit.Denial{{Rule: rule.RuleID{Rule: "one"}}}}, time.Second / soonerAfterRest},
 		"no time for others": {permit.Plan{Reserve: reserve, Missed: map[types.UID]int{"web-001-uid": 1}}, 0},
 		"a full record":      {permit.Plan{Reserve: reserve, Denied: []permit.Denial{{}}}, 0},
 	} {

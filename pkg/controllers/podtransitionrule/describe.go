@@ -96,7 +96,7 @@ func conditions(rule podindex.RuleView, object *evaluation.Ruleset) []metav1.Con
 		set(&stalled, metav1.ConditionTrue, reason, message)
 		reconciling.Reason = reason
 	case len(object.Quarantined()) > 0:
-		message := printable.Prefix(fmt.Sprintf("rule %s: %s", strings.Join(object.Quarantined(), ", "), evaluation.TooExpensive), maxConditionBytes)
+		message := printable.Prefix(strings.Join(object.Quarantined(), "; "), maxConditionBytes)
 		set(&ready, metav1.ConditionFalse, appsv1alpha1.ReasonPolicyTooExpensive, message)
 		set(&stalled, metav1.ConditionTrue, appsv1alpha1.ReasonPolicyTooExpensive, message)
 		reconciling.Reason = appsv1alpha1.ReasonPolicyTooExpensive
@@ -105,6 +105,11 @@ func conditions(rule podindex.RuleView, object *evaluation.Ruleset) []metav1.Con
 		message := printable.Prefix(object.EvaluateErr.Error(), maxConditionBytes)
 		set(&ready, metav1.ConditionFalse, appsv1alpha1.ReasonEvaluationFailed, message)
 		set(&reconciling, metav1.ConditionTrue, appsv1alpha1.ReasonEvaluationFailed, "a rule is evaluated again until it returns a verdict")
+	case len(object.NeverPasses) > 0 && rule.MaySurge:
+		stalled.Reason, stalled.Message = appsv1alpha1.ReasonPassesWithSurge, printable.Prefix(fmt.Sprintf(
+			"rule %s permits an available pod only while there are more than the %d desired pods, as in a rollout with maxSurge: "+
+				"deletes and evictions of available pods wait",
+			strings.Join(object.NeverPasses, ", "), rule.Counts.Desired), maxConditionBytes)
 	case len(object.NeverPasses) > 0:
 		set(&stalled, metav1.ConditionTrue, appsv1alpha1.ReasonNeverPasses, printable.Prefix(fmt.Sprintf(
 			"rule %s permits no pod even with all of the %d pods available: no available pod will ever pass it",

@@ -9,13 +9,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/test/builders"
@@ -32,8 +35,13 @@ func pdb(name string, desired, healthy, expected int32) *policyv1.PodDisruptionB
 	}
 }
 
-// disruptionBudget stores a PodDisruptionBudget.
+// disruptionBudget stores a PodDisruptionBudget, with its last record.
 func (s *harness) disruptionBudget(object *policyv1.PodDisruptionBudget) {
+	object = object.DeepCopy()
+	object.ResourceVersion = s.next()
+	if record := s.records[object.Name]; record != "" {
+		object.Annotations = map[string]string{appsv1alpha1.PermitsAnnotationKey: record}
+	}
 	s.index.SetDisruptionBudget(podindex.DisruptionBudgetOf(object))
 }
 
@@ -242,12 +250,154 @@ func TestAPodDisruptionBudgetOfOthersChangesNothing(t *testing.T) {
 	s.disruptionBudget(other)
 	other.Status.CurrentHealthy = 1
 	s.disruptionBudget(other)
-	s.index.DeleteDisruptionBudget(types.NamespacedName{Namespace: "default", Name: "other"})
+	s.index.RetireDisruptionBudget(types.NamespacedName{Namespace: "default", Name: "other"}, s.clock.Now())
 	if s.news > 0 {
 		t.Errorf("%d notifications", s.news)
 	}
 	s.round()
 	if got := fmt.Sprint(s.permitted()); got != "[web-000]" {
 		t.Errorf("permitted: %s", got)
+	}
+}
+
+// TestPodsOfADisruptionBudgetShareItsRecord shows what permits under a PodDisruptionBudget cost: one write for all pods of a
+// batch, at most one batch in an interval, and no write for unready pods, or when nothing is permitted.
+func TestPodsOfADisruptionBudgetShareItsRecord(t *testing.T) {
+	s := newHarness(t, opa.Options{})
+	s.reconciler.batchInterval = time.Second
+	s.disruptionBudget(pdb("web", 2, 6, 6))
+	s.put(waits(0).Obj(), waits(1).Obj(), web(2).Obj(), web(3).Obj(), web(4).Obj(), web(5).Obj())
+	expect := func(when string, after time.Duration, writes int, want []string) {
+		t.Helper()
+		s.writes = 0
+		s.step(after)
+		if diff := cmp.Diff(want, append([]string{}, s.permitted()...)); diff != "" {
+			t.Errorf("%s: permitted pods differ (-want +got):\n%s", when, diff)
+		}
+		if s.writes != writes {
+			t.Errorf("%s: %d writes of the record, want %d", when, s.writes, writes)
+		}
+	}
+	expect("after a rest", 0, 1, names(0, 2))
+	s.put(waits(2).Obj())
+	expect("too soon", 200*time.Millisecond, 0, names(0, 0))
+	s.put(waits(3).Obj(), waits(4).Obj())
+	expect("when the interval is over", 700*time.Millisecond, 1, names(2, 4))
+	expect("without a slot", time.Minute, 0, names(0, 0))
+	s.put(waits(5).Unready(builders.Epoch).Obj())
+	expect("an unready pod", time.Minute, 0, []string{"web-005"})
+	for uid := range s.pods {
+		s.must(s.store.Delete(s.pods[uid]))
+	}
+	s.step(time.Minute)
+	if left := len(s.reconciler.state.namespaces); left > 0 {
+		t.Errorf("%d namespaces are remembered", left)
+	}
+}
+
+// TestAPodOfARuleAndADisruptionBudgetIsInBothRecords matters because another manager may not have seen the rule yet.
+func TestAPodOfARuleAndADisruptionBudgetIsInBothRecords(t *testing.T) {
+	s := newHarness(t, opa.Options{})
+	s.disruptionBudget(pdb("web", 1, 3, 3))
+	s.rules("web", atMostUnavailable("most", "2"))
+	s.put(waits(0).Obj(), waits(1).Obj(), waits(2).Obj())
+	s.round()
+	if diff := cmp.Diff(names(0, 2), s.permitted()); diff != "" {
+		t.Errorf("permitted (-want +got):\n%s", diff)
+	}
+	var reserved [2][]types.UID
+	for _, pod := range s.object("web").Status.Permits.Reserved {
+		reserved[0] = append(reserved[0], pod.UID)
+	}
+	for _, pod := range permit.Decode(s.records["web"]).Reserved {
+		reserved[1] = append(reserved[1], pod.UID)
+	}
+	if diff := cmp.Diff(reserved[0], reserved[1]); diff != "" || len(reserved[0]) != 2 || s.writes != 1 {
+		t.Errorf("%d writes of the PodDisruptionBudget; reserved by the rule and by the PodDisruptionBudget (-rule +budget):\n%s", s.writes, diff)
+	}
+}
+
+// TestARecordThatCannotBeWrittenPermitsNoPod matters because a manager without the right to write it must not fall back
+// to permits without a record.
+func TestARecordThatCannotBeWrittenPermitsNoPod(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "policy", Resource: "poddisruptionbudgets"}, "web", errors.New("no right"))
+	gone := apierrors.NewNotFound(schema.GroupResource{Group: "policy", Resource: "poddisruptionbudgets"}, "web")
+	for name, tc := range map[string]struct {
+		err       error
+		wantRetry time.Duration
+		wantErr   bool
+	}{
+		"a conflict": {err: errConflict(), wantRetry: evaluation.RetryStale},
+		"forbidden":  {err: forbidden, wantErr: true},
+		"deleted":    {err: gone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newHarness(t, opa.Options{})
+			s.disruptionBudget(pdb("web", 2, 3, 3))
+			s.put(waits(0).Obj(), web(1).Obj(), web(2).Obj(), waits(3).Label("app", "db").Obj())
+			s.refuseRecord = func() error { return tc.err }
+			result, err := s.reconciler.Reconcile(t.Context(), "default")
+			if (err != nil) != tc.wantErr || err == nil && result.RequeueAfter != tc.wantRetry {
+				t.Errorf("comes back after %s, %v", result.RequeueAfter, err)
+			}
+			if diff := cmp.Diff([]string{"web-003"}, s.permitted()); diff != "" {
+				t.Errorf("permitted (-want +got):\n%s", diff)
+			}
+			s.refuseRecord = nil
+			s.round()
+			if diff := cmp.Diff([]string{"web-000"}, s.permitted()); diff != "" {
+				t.Errorf("permitted once it can be written (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestARemovedRecordIsWrittenAgain shows that the reservations of a record count although its annotation was removed, and
+// that it is back before any pod is permitted.
+func TestARemovedRecordIsWrittenAgain(t *testing.T) {
+	s := newHarness(t, opa.Options{})
+	s.disruptionBudget(pdb("web", 2, 3, 3))
+	s.put(waits(0).Obj(), waits(1).Obj(), web(2).Obj())
+	s.refuse = func(string) error { return errConflict() }
+	s.round() // web-000 is reserved, and not yet permitted
+	s.refuse = nil
+	before := s.records["web"]
+	delete(s.records, "web")
+	s.disruptionBudget(pdb("web", 2, 3, 3))
+	s.round()
+	if diff := cmp.Diff([]string{"web-000"}, s.permitted()); diff != "" {
+		t.Errorf("permitted (-want +got):\n%s", diff)
+	}
+	if s.records["web"] != before {
+		t.Errorf("the record is %s, want %s", s.records["web"], before)
+	}
+}
+
+// TestARecordOfADisruptionBudgetThatRequiresAViewThatNeverComes matters because any user of a PodDisruptionBudget may write its
+// annotations. It stops the namespace, but not for ever, and is replaced.
+func TestARecordOfADisruptionBudgetThatRequiresAViewThatNeverComes(t *testing.T) {
+	for name, record := range map[string]string{
+		"a view from the future": `{"viewResourceVersion":"999999999"}`,
+		"a pod from the future":  `{"reserved":{"web-001-uid":"999999999"}}`,
+		"a pod without version":  `{"reserved":{"unknown":""}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newHarness(t, opa.Options{})
+			s.records["web"] = record
+			s.disruptionBudget(pdb("web", 1, 2, 2))
+			s.put(waits(0).Obj(), waits(1).Obj())
+			for _, d := range []time.Duration{0, time.Minute, viewTimeout - time.Minute - time.Nanosecond} {
+				if result := s.step(d); result.RequeueAfter != evaluation.RetryStale || s.writes > 0 || len(s.permitted()) > 0 {
+					t.Fatalf("%s later it goes on: comes back after %s", d, result.RequeueAfter)
+				}
+			}
+			s.step(time.Nanosecond)
+			if diff := cmp.Diff(names(0, 1), s.permitted()); diff != "" {
+				t.Errorf("permitted pods differ (-want +got):\n%s", diff)
+			}
+			if fresh := s.index.Snapshot("default", nil).ResourceVersion; !reached(fresh, permit.Decode(s.records["web"])) {
+				t.Errorf("at %s the record still requires %s", fresh, s.records["web"])
+			}
+		})
 	}
 }

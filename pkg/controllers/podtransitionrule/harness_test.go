@@ -27,6 +27,7 @@ import (
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/rule/spec"
@@ -54,10 +55,15 @@ type harness struct {
 	// refuseStatus returns why a status cannot be written; nil: all can.
 	refuseStatus func() error
 
+	// refuseRecord returns why the record of a PodDisruptionBudget cannot be written; nil: all can.
+	refuseRecord func() error
+
 	mu       sync.Mutex
 	version  int
 	pods     map[string]*corev1.Pod
 	statuses []*appsv1alpha1.PodTransitionRule // as written, in order
+	records  map[string]string                 // the last annotations of PodDisruptionBudgets, by name
+	writes   int                               // of these annotations
 	stamped  []string                          // names of the pods that were permitted, or touched
 
 	// explained are the names of the pods of which only annotations were written.
@@ -72,6 +78,9 @@ type harness struct {
 
 func newHarness(t testing.TB, options opa.Options) *harness {
 	t.Helper()
+	if options.CustomTimeout == 0 {
+		options.CustomTimeout = time.Minute // other tests may keep this process busy
+	}
 	e, err := opa.New(options)
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +93,7 @@ func newHarnessWith(t testing.TB, e *opa.Engine) *harness {
 	t.Helper()
 	s := &harness{
 		t: t, clock: testingclock.NewFakePassiveClock(builders.Epoch.Add(time.Hour + 123456789*time.Nanosecond)), events: events.NewFakeRecorder(10000),
-		pods: map[string]*corev1.Pod{}, version: 100, service: &service{}, moves: map[string][]lifecycle.Transition{},
+		pods: map[string]*corev1.Pod{}, records: map[string]string{}, version: 100, service: &service{}, moves: map[string][]lifecycle.Transition{},
 	}
 	s.index = podindex.NewIndex(func(string) { s.news++ })
 	s.store = s.index.PodStore()
@@ -96,7 +105,7 @@ func newHarnessWith(t testing.TB, e *opa.Engine) *harness {
 
 // restart makes a Reconciler without memory of earlier rounds.
 func (s *harness) restart(c Config) {
-	c.Index, c.Engine, c.Pods, c.Statuses, c.Recorder, c.Metrics, c.Clock = s.index, s.engine, s, s, s.events, newMetrics(s.t), s.clock
+	c.Index, c.Engine, c.Pods, c.Statuses, c.Budgets, c.Recorder, c.Metrics, c.Clock = s.index, s.engine, s, s, s, s.events, newMetrics(s.t), s.clock
 	c.Undo = s
 	c.Caller, c.InFlight, c.Wake = s.service, dispatch.NewInFlight(), func(string) { s.news++ }
 	s.reconciler = New(c)
@@ -106,6 +115,17 @@ func (s *harness) restart(c Config) {
 type interceptor struct {
 	evaluation.Engine
 	around map[rule.RuleID]func(evaluation.Program) evaluation.Program
+
+	// compiling is called before a module is compiled, unless it is nil.
+	compiling func()
+}
+
+// Inspect implements evaluation.Engine.
+func (i *interceptor) Inspect(ctx context.Context, source opa.Source) (opa.Inspection, error) {
+	if i.compiling != nil && !i.IsCompiled(source.Module, source.ParametersSchema) {
+		i.compiling()
+	}
+	return i.Engine.Inspect(ctx, source)
 }
 
 // Prepare implements evaluation.Engine.
@@ -281,6 +301,21 @@ func (s *harness) WriteStatus(_ context.Context, object *appsv1alpha1.PodTransit
 	stored.ResourceVersion = s.next()
 	s.statuses = append(s.statuses, stored)
 	return stored, nil
+}
+
+// WriteRecord implements BudgetWriter.
+func (s *harness) WriteRecord(
+	_ context.Context, budget podindex.DisruptionBudget, record *appsv1alpha1.PermitRecord,
+) (podindex.DisruptionBudget, error) {
+	if s.refuseRecord != nil {
+		if err := s.refuseRecord(); err != nil {
+			return podindex.DisruptionBudget{}, err
+		}
+	}
+	s.records[budget.Name] = permit.Encode(record)
+	s.writes++
+	budget.ResourceVersion, budget.Record, budget.Inherited = s.next(), permit.Decode(s.records[budget.Name]), false
+	return budget, nil
 }
 
 // written returns the names of the PodTransitionRules whose status was written since its last call.

@@ -84,7 +84,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 		}, append(rule, "enforcement", "outcome")),
 		quarantined: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "podops_rule_quarantined",
-			Help: "1 while a rule is not evaluated any more because its module used up its CPU time again and again.",
+			Help: "1 while a rule is not evaluated any more because its module used up its CPU time, memory or stack again and again.",
 		}, rule),
 		timeouts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "podops_rule_timeouts_total",

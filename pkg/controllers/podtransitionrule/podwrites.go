@@ -78,13 +78,6 @@ func (r *Reconciler) writePermits(ctx context.Context, snapshot snapshot, o eval
 			}
 		}
 	}
-	if len(snapshot.Disruptions) > 0 {
-		for _, one := range changes {
-			if len(granted[one.pod.UID]) > 0 {
-				snapshot.state.stamp(one.pod.UID, one.pod.ResourceVersion)
-			}
-		}
-	}
 	conflict, err = r.writePods(ctx, changes)
 	for _, one := range changes {
 		if !one.written {

@@ -44,8 +44,9 @@ func TestARuleThatIsTooExpensive(t *testing.T) {
 	if got := s.blocked(); !strings.HasPrefix(got, "PolicyTooExpensive: ") || status.Rules[0].Quarantined == nil {
 		t.Errorf("then it waits for %q, quarantine %+v", got, status.Rules[0].Quarantined)
 	}
-	if condition := status.Conditions[2]; condition.Type != "Stalled" || condition.Reason != "PolicyTooExpensive" || condition.Status != "True" {
-		t.Errorf("condition %+v", condition)
+	condition, limit := status.Conditions[2], "the last time because it used up its time of 50ms"
+	if condition.Type != "Stalled" || condition.Reason != "PolicyTooExpensive" || condition.Status != "True" || !strings.Contains(condition.Message, limit) {
+		t.Errorf("condition %+v, want one with %q", condition, limit)
 	}
 
 	restarted := restart(t, s)

@@ -41,9 +41,9 @@ const (
 	defaultWritesAtOnce = 16
 )
 
-// DefaultBatchInterval is the least time between two batches of permits of one PodTransitionRule. Each batch
-// costs a write of its status: pods that become available one by one within a second share it, and an
-// operation that takes many seconds is hardly delayed.
+// DefaultBatchInterval is the least time between two permit batches of one PodTransitionRule or
+// PodDisruptionBudget. Each batch costs a write of its record: pods that become available one by one within
+// a second share it, and an operation that takes many seconds is hardly delayed.
 const DefaultBatchInterval = time.Second
 
 // PodWriter writes a lifecycle change to a pod that is still at its resourceVersion.
@@ -59,6 +59,12 @@ type PodWriter interface {
 // resourceVersion, and returns the object as stored.
 type StatusWriter interface {
 	WriteStatus(ctx context.Context, object *appsv1alpha1.PodTransitionRule) (*appsv1alpha1.PodTransitionRule, error)
+}
+
+// BudgetWriter writes the permit record of a PodDisruptionBudget that is still at its
+// resourceVersion, and returns the PodDisruptionBudget as stored.
+type BudgetWriter interface {
+	WriteRecord(ctx context.Context, budget podindex.DisruptionBudget, record *appsv1alpha1.PermitRecord) (podindex.DisruptionBudget, error)
 }
 
 // Caller makes the calls of webhook rules outside of rounds. It is a *dispatch.Dispatcher.
@@ -78,6 +84,7 @@ type Reconciler struct {
 	evaluator *evaluation.Evaluator
 	pods      PodWriter
 	statuses  StatusWriter
+	budgets   BudgetWriter
 	recorder  events.EventRecorder
 	options   lifecycle.Options
 	metrics   *Metrics
@@ -101,7 +108,7 @@ type Reconciler struct {
 	// roundBytes bounds the findings of one round.
 	roundBytes int64
 
-	// batchInterval is the least time between two batches of one PodTransitionRule.
+	// batchInterval is the least time between two batches of one record.
 	batchInterval time.Duration
 
 	// writesAtOnce bounds the parallel requests of one round.
@@ -120,6 +127,7 @@ type Config struct {
 	Engine   evaluation.Engine
 	Pods     PodWriter
 	Statuses StatusWriter
+	Budgets  BudgetWriter
 	Recorder events.EventRecorder
 	Options  lifecycle.Options
 	Metrics  *Metrics
@@ -155,8 +163,8 @@ type Config struct {
 	// namespaces together; 0: 64 MiB.
 	Memory int64
 
-	// BatchInterval is the least time between two batches of one PodTransitionRule, of which
-	// each costs a write of its status; 0: no least time.
+	// BatchInterval is the least time between two batches of one PodTransitionRule or PodDisruptionBudget,
+	// of which each costs a write of its record; 0: no least time.
 	BatchInterval time.Duration
 
 	// Prepared is called with each module that is evaluated for a rule from now on; nil: not called.
@@ -178,7 +186,7 @@ func New(c Config) *Reconciler {
 	})
 	return &Reconciler{
 		index: c.Index, evaluator: evaluator, state: newState(evaluator, calls),
-		pods: c.Pods, statuses: c.Statuses, recorder: c.Recorder, traced: c.Traced, options: c.Options, metrics: c.Metrics, clock: c.Clock,
+		pods: c.Pods, statuses: c.Statuses, budgets: c.Budgets, recorder: c.Recorder, traced: c.Traced, options: c.Options, metrics: c.Metrics, clock: c.Clock,
 		caller: c.Caller, undo: c.Undo, managerNamespace: c.ManagerNamespace,
 		wake: c.Wake, workers: workers, lanes: newLanes(workers), budget: cmp.Or(c.RoundBudget, evaluation.DefaultBudget),
 		roundBytes: evaluation.DefaultMemory, writesAtOnce: defaultWritesAtOnce, batchInterval: c.BatchInterval,
@@ -241,14 +249,22 @@ func (r *Reconciler) report(ctx context.Context, turn *evaluation.Turn, snapshot
 	return backoff.MinDelay(wait, later), errors.Join(err, explainErr)
 }
 
-// forget drops the state of the PodTransitionRules and the webhook rules that no longer exist.
+// forget drops the state of the PodTransitionRules and the webhook rules that no longer exist, and of the records of
+// PodDisruptionBudgets for which no pod waits, once their last batch does not postpone the next.
 func (r *Reconciler) forget(snapshot snapshot, o evaluation.Outcome) {
 	present := func(ruleset string) bool { _, has := o.Rulesets[ruleset]; return has }
 	called := func(id rule.RuleID) bool {
 		eval, has := o.Rules[id]
 		return has && eval.Webhook() != nil
 	}
-	rulesets, rules := r.state.forget(snapshot.Namespace, present, called)
+	listed := map[string]bool{}
+	for name := range snapshot.Records() {
+		listed[name] = true
+	}
+	needed := func(name string, record *recordState) bool {
+		return listed[name] || r.clock.Since(record.lastBatch) < r.batchInterval
+	}
+	rulesets, rules := r.state.forget(snapshot.Namespace, present, needed, called)
 	for _, gone := range rulesets {
 		r.metrics.forget(gone)
 	}

@@ -36,7 +36,7 @@ type replica struct {
 	kill       context.CancelFunc
 
 	// How many events of each history the replica has seen.
-	pods, rules int
+	pods, rules, budgets int
 
 	// queued, or due at a time: the state of the queue of the controller.
 	queued bool
@@ -108,7 +108,7 @@ func fates() []fate {
 var errTimeout error = apierrors.NewTimeoutError("the server is slow", 1)
 
 // newReplica starts a process. It has listed the pods and the rules as they were after
-// so many events.
+// so many events, and the present PodDisruptionBudgets.
 func newReplica(w *simulation, pods, rules int) *replica {
 	r := &replica{simulation: w, clock: simulationClock{w, w.skew}, pods: pods, calls: make(chan call), results: make(chan roundResult), sent: map[types.UID]int{}}
 	r.ctx, r.kill = context.WithCancel(ctrllog.IntoContext(context.Background(), logr.Discard()))
@@ -119,12 +119,13 @@ func newReplica(w *simulation, pods, rules int) *replica {
 	}
 	r.store = store
 	r.reconciler = New(Config{
-		Index: r.index, Engine: evaluation.EngineOf(w.engine), Pods: r, Statuses: r, Recorder: &events.FakeRecorder{}, Metrics: w.metrics, Clock: r.clock, Caller: &service{}, InFlight: dispatch.NewInFlight(), Wake: func(string) {},
+		Index: r.index, Engine: evaluation.EngineOf(w.engine), Pods: r, Statuses: r, Budgets: r, Recorder: &events.FakeRecorder{}, Metrics: w.metrics, Clock: r.clock, Caller: &service{}, InFlight: dispatch.NewInFlight(), Wake: func(string) {},
 		BatchInterval: w.batchInterval,
 	})
 	r.reconciler.writesAtOnce = 1 // one write at a time, so that a schedule means one thing
 	r.setOwners()
 	r.watchRules(rules)
+	r.listBudgets()
 	r.list(pods)
 	r.queued = true
 	return r
@@ -149,6 +150,22 @@ func (r *replica) watchRules(more int) {
 		}
 		r.index.SetRule(event.rule)
 	}
+}
+
+// watchBudgets delivers more events of PodDisruptionBudgets.
+func (r *replica) watchBudgets(more int) {
+	for range more {
+		r.index.SetDisruptionBudget(podindex.DisruptionBudgetOf(r.simulation.server.budgetHistory[r.budgets]))
+		r.budgets++
+	}
+}
+
+// listBudgets delivers the present PodDisruptionBudgets, and none of the events before.
+func (r *replica) listBudgets() {
+	for _, budget := range r.simulation.server.budgets {
+		r.index.SetDisruptionBudget(podindex.DisruptionBudgetOf(budget))
+	}
+	r.budgets = len(r.simulation.server.budgetHistory)
 }
 
 // watchPods delivers more events of pods.
@@ -193,6 +210,7 @@ func (r *replica) bookmark() {
 // catchUp delivers everything.
 func (r *replica) catchUp() {
 	r.watchRules(len(r.simulation.server.ruleHistory) - r.rules)
+	r.watchBudgets(len(r.simulation.server.budgetHistory) - r.budgets)
 	r.watchPods(len(r.simulation.server.podHistory) - r.pods)
 	r.bookmark()
 }
@@ -338,6 +356,17 @@ func (r *replica) WriteStatus(_ context.Context, object *appsv1alpha1.PodTransit
 	return stored, nil
 }
 
+// WriteRecord implements BudgetWriter.
+func (r *replica) WriteRecord(
+	_ context.Context, budget podindex.DisruptionBudget, record *appsv1alpha1.PermitRecord,
+) (stored podindex.DisruptionBudget, err error) {
+	err = r.send(func() (err error) {
+		stored, err = r.simulation.writeBudget(budget, record)
+		return err
+	})
+	return stored, err
+}
+
 // simulationClock is the clock of one replica. The clocks of replicas differ when the clock of the machine
 // was set between their starts.
 type simulationClock struct {
@@ -355,6 +384,9 @@ type seen struct {
 	simulations int
 
 	permits, surged, conflicts, stale, late, touches, killed, failed int
+
+	// disruptions are permits that PodDisruptionBudgets count, and contested the conflicts over their records.
+	disruptions, contested int
 }
 
 // countSurge notes a permit of a pod whose workload has more pods than it wants.

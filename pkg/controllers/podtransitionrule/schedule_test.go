@@ -13,6 +13,7 @@ import (
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/test/sim"
 )
 
 func (w *simulation) drawReplica(t *rapid.T) int {
@@ -145,6 +146,7 @@ func (w *simulation) Pass(t *rapid.T) {
 	w.marks = append(w.marks, ruleMark{w.now, len(w.server.ruleHistory)})
 	w.now = w.now.Add(statusInterval / 3)
 	w.deliverOldRules()
+	w.deliverOldCounts()
 	w.checkRecords(t)
 }
 
@@ -188,6 +190,7 @@ func (w *simulation) settle(t *rapid.T) {
 	for range settleRounds {
 		w.now = w.now.Add(2 * statusInterval)
 		acted := w.others()
+		acted = w.countDisruptions() || acted
 		leader.setOwners()
 		leader.catchUp()
 		if !leader.queued && (leader.due.IsZero() || leader.due.After(w.now)) {
@@ -220,6 +223,7 @@ func (w *simulation) checkSettled(t *rapid.T) {
 	for _, pod := range w.server.pods {
 		versions[string(pod.UID)] = pod.ResourceVersion
 	}
+	w.checkRecordsOfBudgets(t, versions)
 	for name, rule := range w.server.rules {
 		if rule.Status.Permits == nil {
 			continue
@@ -232,14 +236,32 @@ func (w *simulation) checkSettled(t *rapid.T) {
 	}
 }
 
+// checkRecordsOfBudgets fails if the record of a PodDisruptionBudget holds a slot in vain.
+func (w *simulation) checkRecordsOfBudgets(t *rapid.T, versions map[string]string) {
+	for name, budget := range w.server.budgets {
+		record := podindex.DisruptionBudgetOf(budget).Record
+		if record == nil {
+			continue
+		}
+		for _, reserved := range record.Reserved {
+			if versions[string(reserved.UID)] == reserved.ResourceVersion {
+				t.Fatalf("PodDisruptionBudget %s holds a slot for pod %s, which is never permitted", name, reserved.UID)
+			}
+		}
+	}
+}
+
 // holdsSlot reports whether a reservation matters. A rule that bounds nothing any more keeps its
 // record as it is.
 func holdsSlot(rule *appsv1alpha1.PodTransitionRule) bool {
 	return slices.ContainsFunc(rule.Spec.Rules, bounds)
 }
 
-// isHeldBack reports whether a rule has a reason to let a pod wait.
+// isHeldBack reports whether a rule or a PodDisruptionBudget has a reason to let a pod wait.
 func (w *simulation) isHeldBack(pod *corev1.Pod, waiting lifecycle.Waiting) bool {
+	if waiting.Stage == appsv1alpha1.StagePreCheck && sim.IsTrue(pod, corev1.PodReady) && w.disrupts(pod, 1) != "" {
+		return true
+	}
 	for _, object := range w.server.rules {
 		selector := mustSelector(object.Spec.Selector)
 		if !selector.Matches(labels.Set(pod.Labels)) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -13,13 +14,15 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/permit"
+	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/test/sim"
 )
 
 // simNamespace is where everything of the simulation lives.
 const simNamespace = "shop"
 
-// server is an API server with one namespace: pods and PodTransitionRules under one
+// server is an API server with one namespace: pods, PodTransitionRules and PodDisruptionBudgets under one
 // counter of resourceVersions, preconditions on every write, and the history that
 // watches deliver. What it stores is never modified, so all replicas may share it.
 type server struct {
@@ -27,9 +30,11 @@ type server struct {
 	uids    int
 	pods    map[string]*corev1.Pod
 	rules   map[string]*appsv1alpha1.PodTransitionRule
+	budgets map[string]*policyv1.PodDisruptionBudget
 
-	podHistory  []podEvent
-	ruleHistory []ruleEvent
+	podHistory    []podEvent
+	ruleHistory   []ruleEvent
+	budgetHistory []*policyv1.PodDisruptionBudget
 }
 
 // podEvent is one event of a watch. The pod carries the resourceVersion of the event,
@@ -48,7 +53,10 @@ type ruleEvent struct {
 // newServer returns an empty server. No two servers give out the same UID: the policy
 // engine, which they share, remembers pods by it.
 func newServer(number int) *server {
-	return &server{version: 100, uids: number * 10000, pods: map[string]*corev1.Pod{}, rules: map[string]*appsv1alpha1.PodTransitionRule{}}
+	return &server{
+		version: 100, uids: number * 10000, pods: map[string]*corev1.Pod{}, rules: map[string]*appsv1alpha1.PodTransitionRule{},
+		budgets: map[string]*policyv1.PodDisruptionBudget{},
+	}
 }
 
 func (s *server) next() string {
@@ -131,6 +139,29 @@ func (s *server) writeStatus(object *appsv1alpha1.PodTransitionRule) (*appsv1alp
 	object.Status.DeepCopyInto(&next.Status)
 	s.storeRule(next)
 	return next.DeepCopy(), nil
+}
+
+// putBudget stores a PodDisruptionBudget, in place of any PodDisruptionBudget of its name.
+func (s *server) putBudget(budget *policyv1.PodDisruptionBudget) {
+	stored := budget.DeepCopy()
+	stored.ResourceVersion = s.next()
+	s.budgets[stored.Name] = stored
+	s.budgetHistory = append(s.budgetHistory, stored)
+}
+
+// writeBudget patches a PodDisruptionBudget's permit record under uid and resourceVersion.
+func (s *server) writeBudget(read podindex.DisruptionBudget, record *appsv1alpha1.PermitRecord) (podindex.DisruptionBudget, error) {
+	stored, ok := s.budgets[read.Name]
+	switch {
+	case !ok:
+		return podindex.DisruptionBudget{}, apierrors.NewNotFound(schema.GroupResource{Group: "policy", Resource: "poddisruptionbudgets"}, read.Name)
+	case stored.UID != read.UID || stored.ResourceVersion != read.ResourceVersion:
+		return podindex.DisruptionBudget{}, errConflict()
+	}
+	next := stored.DeepCopy()
+	metav1.SetMetaDataAnnotation(&next.ObjectMeta, appsv1alpha1.PermitsAnnotationKey, permit.Encode(record))
+	s.putBudget(next)
+	return podindex.DisruptionBudgetOf(s.budgets[read.Name]), nil
 }
 
 func errConflict() error {

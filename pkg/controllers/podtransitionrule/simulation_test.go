@@ -14,8 +14,10 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/test/builders"
+	"github.com/podops-dev/podops/test/sim"
 )
 
 // failer has the common methods of *testing.T and *rapid.T.
@@ -72,6 +74,9 @@ type simulation struct {
 
 	// batchInterval is that of every replica.
 	batchInterval time.Duration
+
+	// counted is when the disruption controller has counted last, and every replica has seen it.
+	counted time.Time
 }
 
 // ruleMark is how many events of rules there were at a time.
@@ -91,7 +96,8 @@ type permitted struct {
 func newSimulation(t failer, e *opa.Engine, s *seen, quiet bool) *simulation {
 	s.simulations++
 	return &simulation{
-		t: t, engine: e, metrics: s.metrics, server: newServer(s.simulations), seen: s, quiet: quiet, now: builders.Epoch.Add(time.Hour),
+		t: t, engine: e, metrics: s.metrics, server: newServer(s.simulations), seen: s, quiet: quiet,
+		now: builders.Epoch.Add(time.Hour), counted: builders.Epoch.Add(time.Hour),
 		owners: map[types.UID]podindex.Owner{}, unknown: map[types.UID]podindex.Owner{}, sick: map[types.UID]bool{}, permitted: map[types.UID]permitted{},
 	}
 }
@@ -202,6 +208,9 @@ func (w *simulation) write(from basis, decided *corev1.Pod, change lifecycle.Cha
 			types = append(types, move.Type)
 		}
 	}
+	if len(types) > 0 && sim.IsTrue(before, corev1.PodReady) {
+		w.checkDisruptions(before)
+	}
 	switch {
 	case len(types) == 0:
 		w.seen.touches++
@@ -226,6 +235,16 @@ func (w *simulation) writeStatus(object *appsv1alpha1.PodTransitionRule) (*appsv
 		return nil, err
 	}
 	return stored, nil
+}
+
+// writeBudget is the one way in which a replica writes a record to a PodDisruptionBudget.
+func (w *simulation) writeBudget(read podindex.DisruptionBudget, record *appsv1alpha1.PermitRecord) (podindex.DisruptionBudget, error) {
+	stored, err := w.server.writeBudget(read, record)
+	w.t.Logf("record of PodDisruptionBudget %s: %s, %v", read.Name, permit.Encode(record), err)
+	if err != nil {
+		w.seen.contested++
+	}
+	return stored, err
 }
 
 // checkPermit is the invariant: a permit of an available pod breaks no

@@ -36,20 +36,19 @@ func (r *Reconciler) snapshot(ctx context.Context, turn *evaluation.Turn, namesp
 		return s, evaluation.RetryStale
 	}
 	if stale := s.state.stale(s.Snapshot.Snapshot, now); stale != "" {
-		ctrllog.FromContext(ctx).V(1).Info("Waiting for the pod cache to catch up", "podTransitionRule", stale, "seen", s.ResourceVersion)
+		ctrllog.FromContext(ctx).V(1).Info("Waiting for the pod cache to catch up", "record", stale, "seen", s.ResourceVersion)
 		return s, evaluation.RetryStale
 	}
 	s.Snapshot = s.WithMissing(now)
-	s.Stamped = s.state.stampedIn(s.At)
 	return s, 0
 }
 
-// stale returns the name of a PodTransitionRule whose record requires a later view of the pods, ""
-// without such a PodTransitionRule.
+// stale returns the name of a budget whose record requires a later view of the pods, ""
+// without such a budget.
 func (n *namespaceState) stale(view podindex.Snapshot, now time.Time) string {
 	stale := ""
-	for _, rule := range view.Rules {
-		pending, record := &n.ruleset(rule.Object.Name).pendingView, rule.Object.Status.Permits
+	for name, record := range view.Records() {
+		pending := &n.record(name).pendingView
 		if permit.Reaches(view.ResourceVersion, record) {
 			*pending = pendingView{}
 			continue
@@ -58,7 +57,7 @@ func (n *namespaceState) stale(view podindex.Snapshot, now time.Time) string {
 			*pending = pendingView{record: record, since: now}
 		}
 		if now.Sub(pending.since) < viewTimeout {
-			stale = cmp.Or(stale, rule.Object.Name)
+			stale = cmp.Or(stale, name)
 		}
 	}
 	return stale

@@ -36,9 +36,8 @@ type namespaceState struct {
 	// rulesets are the PodTransitionRules of the namespace, by name.
 	rulesets map[string]*rulesetState
 
-	// stamped are the pods to which a permit was written, with the resourceVersion before the write, until
-	// the watch delivers a later resourceVersion. A write that has failed may have been stored all the same.
-	stamped map[types.UID]string
+	// records are the records of permits, by the names of their budgets (podindex.Snapshot.Records).
+	records map[string]*recordState
 
 	// lastBackground is the PodTransitionRule whose status was the last background write. The next
 	// background write is for the PodTransitionRule that follows it.
@@ -50,13 +49,41 @@ type namespaceState struct {
 
 // rulesetState is the state of one PodTransitionRule.
 type rulesetState struct {
-	// pendingView is set while the record of permits requires a later view of the pods.
+	// pace bounds how often the status is written.
+	pace pace
+}
+
+// recordState is the state of one permit record.
+type recordState struct {
+	// pendingView is set while the record requires a later view of the pods.
 	pendingView pendingView
 
-	// pace is the pace of the writes of the status. lastBatch is the time of the last write that
-	// added reservations.
-	pace      pace
+	// lastBatch is the time of the last write that added reservations.
 	lastBatch time.Time
+
+	// rested is true if no batch came for a while before the last one.
+	rested bool
+}
+
+// soonerAfterRest divides the interval between the first batch after a rest and the next one. Many pods begin to wait at a time, as in a
+// drain, and the first batch has the first of them only.
+const soonerAfterRest = 4
+
+// batch records a write that added reservations. interval is the least time between two of them.
+func (r *recordState) batch(now time.Time, interval time.Duration) {
+	r.rested = now.Sub(r.lastBatch) >= 2*interval
+	r.lastBatch = now
+}
+
+// batchDue returns how soon the next batch may be written; 0 or less for now.
+func (r *recordState) batchDue(now time.Time, interval time.Duration) time.Duration {
+	switch {
+	case r.lastBatch.IsZero():
+		return 0
+	case r.rested:
+		interval /= soonerAfterRest
+	}
+	return interval - now.Sub(r.lastBatch)
 }
 
 // pendingView is a record of permits that requires a view of the pods that the watch has not
@@ -77,7 +104,7 @@ func (s *state) namespace(namespace string) *namespaceState {
 	defer s.mu.Unlock()
 	known, ok := s.namespaces[namespace]
 	if !ok {
-		known = &namespaceState{evaluation: evaluation.NewState(), rulesets: map[string]*rulesetState{}}
+		known = &namespaceState{evaluation: evaluation.NewState(), rulesets: map[string]*rulesetState{}, records: map[string]*recordState{}}
 		s.namespaces[namespace] = known
 	}
 	return known
@@ -93,30 +120,21 @@ func (n *namespaceState) ruleset(ruleset string) *rulesetState {
 	return known
 }
 
-// stamp records that a permit is about to be written to a pod at this resourceVersion.
-func (n *namespaceState) stamp(uid types.UID, resourceVersion string) {
-	if n.stamped == nil {
-		n.stamped = map[types.UID]string{}
+// record returns the state of a record, empty at first.
+func (n *namespaceState) record(name string) *recordState {
+	known, ok := n.records[name]
+	if !ok {
+		known = &recordState{}
+		n.records[name] = known
 	}
-	n.stamped[uid] = resourceVersion
+	return known
 }
 
-// stampedIn returns the pods that are in a view as they were before their permit was written, and forgets the
-// others.
-func (n *namespaceState) stampedIn(at func(types.UID) string) map[types.UID]bool {
-	maps.DeleteFunc(n.stamped, func(uid types.UID, resourceVersion string) bool { return at(uid) != resourceVersion })
-	stamped := make(map[types.UID]bool, len(n.stamped))
-	for uid := range n.stamped {
-		stamped[uid] = true
-	}
-	return stamped
-}
-
-// forget drops the state of the PodTransitionRules that are not present in a namespace, and the calls of
-// rules that are not called any more, and returns both. It drops the namespace when no PodTransitionRule
-// is left.
+// forget drops the state of the PodTransitionRules that are not present in a namespace, of the records that are not
+// needed, and the calls of rules that are not called any more, and returns the PodTransitionRules and the rules. It drops
+// the namespace when no PodTransitionRule and no record is left.
 func (s *state) forget(
-	namespace string, present func(ruleset string) bool, called func(rule.RuleID) bool,
+	namespace string, present func(ruleset string) bool, needed func(name string, record *recordState) bool, called func(rule.RuleID) bool,
 ) (rulesets []types.NamespacedName, rules []rule.RuleID) {
 	rules = s.calls.Keep(namespace, called)
 	s.mu.Lock()
@@ -129,7 +147,8 @@ func (s *state) forget(
 		rulesets = append(rulesets, types.NamespacedName{Namespace: namespace, Name: name})
 	}
 	maps.DeleteFunc(known.rulesets, func(name string, _ *rulesetState) bool { return !present(name) })
-	if len(known.rulesets) == 0 && len(known.stamped) == 0 && known.evaluation.IsEmpty() {
+	maps.DeleteFunc(known.records, func(name string, record *recordState) bool { return !needed(name, record) })
+	if len(known.rulesets) == 0 && len(known.records) == 0 && known.evaluation.IsEmpty() {
 		delete(s.namespaces, namespace)
 	}
 	return rulesets, rules

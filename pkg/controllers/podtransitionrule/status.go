@@ -23,36 +23,48 @@ import (
 	"github.com/podops-dev/podops/pkg/podindex"
 )
 
-// writeRecords writes the statuses that pods or calls wait for, and returns the PodTransitionRules whose
-// status is stored. Statuses with reservations are written in the order of the names of their
-// PodTransitionRules, and a failed write ends the batch: all managers write the records of a batch in one
-// order. Statuses with calls follow, several at once, so that no PodTransitionRule waits for the calls of all
-// others. A batch that follows the last one too soon is postponed, with all of its records. It returns how
-// soon to write the postponed statuses; 0 if no status is postponed.
+// writeRecords writes the records and statuses that pods or calls wait for, and returns the names of the budgets
+// whose record is stored. Records with new reservations are written in the order of podindex.Snapshot.Records,
+// and a failed write ends the batch: all managers write the records of a batch in one order. Statuses with
+// calls follow, several at once, so that no PodTransitionRule waits for the calls of all others. A batch that
+// follows the last one too soon is postponed, with all of its records. It returns how soon to write the
+// postponed records; 0 if no record is postponed.
 func (r *Reconciler) writeRecords(ctx context.Context, snapshot snapshot, o evaluation.Outcome) (stored map[string]bool, wait time.Duration, err error) {
 	stored = map[string]bool{}
 	var calls []*statusWrite
 	plan := o.Allocation.Plan
 	wait = r.batchDue(snapshot, o)
 	stopped := wait > 0
-	for _, view := range snapshot.Rules { // sorted by name
-		name := view.Object.Name
+	reserve := func(name string, write func(reserved []appsv1alpha1.ReservedPod) writeResult) {
 		reserved, reserves := plan.Reserve[name]
-		switch {
-		case reserves && !stopped:
+		if !reserves || stopped {
+			return
+		}
+		one := write(reserved)
+		if stored[name] = one.stored; one.stored {
+			snapshot.state.record(name).batch(r.clock.Now(), r.batchInterval)
+		}
+		stopped = one.again > 0 || one.err != nil
+		wait, err = backoff.MinDelay(wait, one.again), errors.Join(err, one.err)
+	}
+	for _, view := range snapshot.Rules {
+		name := view.Object.Name
+		if _, reserves := plan.Reserve[name]; !reserves && o.Rulesets[name].IsUrgent() {
+			calls = append(calls, r.described(view, o))
+		}
+		reserve(name, func(reserved []appsv1alpha1.ReservedPod) writeResult {
 			one := r.described(view, o)
 			r.writeStatus(ctx, snapshot, plan, one, reserved)
 			if one.attempted {
 				snapshot.state.ruleset(name).pace.shared(r.clock.Now())
 			}
-			if stored[name] = one.stored; one.stored {
-				snapshot.state.ruleset(name).lastBatch = r.clock.Now()
-			}
-			stopped = one.again > 0 || one.err != nil
-			wait, err = backoff.MinDelay(wait, one.again), errors.Join(err, one.err)
-		case !reserves && o.Rulesets[name].IsUrgent():
-			calls = append(calls, r.described(view, o))
-		}
+			return one.writeResult
+		})
+	}
+	for _, view := range snapshot.Disruptions {
+		reserve(view.ID().String(), func(reserved []appsv1alpha1.ReservedPod) writeResult {
+			return r.writeBudget(ctx, snapshot, view, reserved)
+		})
 	}
 	again, callsErr := r.writeEach(ctx, snapshot, plan, calls)
 	for _, one := range calls {
@@ -75,16 +87,14 @@ func (r *Reconciler) batchDue(snapshot snapshot, o evaluation.Outcome) (wait tim
 	if len(plan.Missed) > 0 || slices.ContainsFunc(plan.Denied, isFull) {
 		return 0
 	}
-	for _, view := range snapshot.Rules {
-		if _, reserves := plan.Reserve[view.Object.Name]; !reserves {
+	for name := range snapshot.Records() {
+		if _, reserves := plan.Reserve[name]; !reserves {
 			continue
 		}
-		if o.Rulesets[view.Object.Name].IsUrgent() {
+		if ruleset := o.Rulesets[name]; ruleset != nil && ruleset.IsUrgent() {
 			return 0
 		}
-		if last := snapshot.state.ruleset(view.Object.Name).lastBatch; !last.IsZero() {
-			wait = max(wait, r.batchInterval-r.clock.Since(last))
-		}
+		wait = max(wait, snapshot.state.record(name).batchDue(r.clock.Now(), r.batchInterval))
 	}
 	return wait
 }
@@ -146,7 +156,12 @@ type statusWrite struct {
 	// that a retry does not change.
 	attempted bool
 
-	// stored, or else how soon to try again, or the error; all are zero when the PodTransitionRule
+	writeResult
+}
+
+// writeResult is what writing one record resulted in.
+type writeResult struct {
+	// stored, or else how soon to try again, or the error; all are zero when the object
 	// no longer exists.
 	stored bool
 	again  time.Duration

@@ -14,6 +14,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/test/builders"
 	"github.com/podops-dev/podops/test/golden"
 )
@@ -61,6 +62,15 @@ func TestStatusTexts(t *testing.T) {
 		"never-passes": {
 			rules:   []appsv1alpha1.TransitionRule{atLeast("all", "100%"), atMostUnavailable("one", "1")},
 			arrange: func(s *harness) { s.put(waits(0).Obj(), web(1).Obj()) },
+		},
+		"passes-with-surge": {
+			rules: []appsv1alpha1.TransitionRule{atLeast("all", "100%")},
+			arrange: func(s *harness) {
+				s.put(waits(0).Obj(), web(1).Obj())
+				s.index.SetOwner(podindex.Owner{
+					UID: "d", Namespace: "default", Kind: "Deployment", Name: "web", Desired: 2, TemplateLabels: web(0).Obj().Labels, Surges: true,
+				})
+			},
 		},
 		"compile-error": {
 			rules:   []appsv1alpha1.TransitionRule{atMostUnavailable("none", "0"), labelled("approved", "approved")},

@@ -1,6 +1,7 @@
 package podtransitionrule
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +18,9 @@ import (
 // that it is named after is taken out. All bound the pods of one workload to one that
 // may be unavailable.
 
+// budgetPrefix begins the names of PodDisruptionBudgets among the objects of a story.
+const budgetPrefix = "PodDisruptionBudget/"
+
 // newStory is a quiet simulation of three pods that wait, web-0 for the longest time, and of
 // two replicas that have seen nothing of it. The very last event is that web-0 begins to wait: it
 // was admitted by a replica whose clock is behind.
@@ -26,6 +30,10 @@ func newStory(t *testing.T, objects ...string) *simulation {
 	t.Cleanup(w.close)
 	w.addOwner("web", 3)
 	for _, name := range objects {
+		if budget, ok := strings.CutPrefix(name, budgetPrefix); ok {
+			w.addBudget(budget, 1, "web")
+			continue
+		}
 		w.server.putRule(name, appsv1alpha1.PodTransitionRuleSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
 			Rules:    []appsv1alpha1.TransitionRule{maxUnavailable("one", 1)},
@@ -57,7 +65,10 @@ func maxUnavailable(name string, most int32) appsv1alpha1.TransitionRule {
 }
 
 // watchRecords delivers everything but pods.
-func (r *replica) watchRecords() { r.watchRules(len(r.simulation.server.ruleHistory) - r.rules) }
+func (r *replica) watchRecords() {
+	r.watchRules(len(r.simulation.server.ruleHistory) - r.rules)
+	r.watchBudgets(len(r.simulation.server.budgetHistory) - r.budgets)
+}
 
 // expectPermitted fails unless just these pods do not serve, since they were permitted or
 // have failed.
@@ -83,17 +94,21 @@ func (w *simulation) expectPermitted(t *testing.T, want ...string) {
 // TestAReservationCountsInAViewFromBeforeIt shows that a replica that sees the record and not yet
 // the pod as it was reserved must not give the slot away.
 func TestAReservationCountsInAViewFromBeforeIt(t *testing.T) {
-	w := newStory(t, "x")
-	first, second := w.replicas[0], w.replicas[1]
-	second.watchAllButLast()
-	first.catchUp()
-	first.start()
-	first.resume(fateAccepted) // the record of x; the permit of web-0 is under way
+	for _, object := range []string{"x", budgetPrefix + "x"} {
+		t.Run(object, func(t *testing.T) {
+			w := newStory(t, object)
+			first, second := w.replicas[0], w.replicas[1]
+			second.watchAllButLast()
+			first.catchUp()
+			first.start()
+			first.resume(fateAccepted) // the record of x; the permit of web-0 is under way
 
-	second.watchRecords()
-	second.finish()
-	first.finish()
-	w.expectPermitted(t, "web-0")
+			second.watchRecords()
+			second.finish()
+			first.finish()
+			w.expectPermitted(t, "web-0")
+		})
+	}
 }
 
 // TestADroppedReservationRequiresAView shows that a replica that sees a record from which a dead
@@ -150,7 +165,9 @@ func TestADroppedReservationOfADeletedPodRequiresAView(t *testing.T) {
 // TestTwoLeadersMeetAtTheFirstRecord shows that of two replicas that decide for different pods at
 // once, one gets a conflict and permits no pod.
 func TestTwoLeadersMeetAtTheFirstRecord(t *testing.T) {
-	for name, objects := range map[string][]string{"one rule": {"x"}, "two rules": {"x", "y"}} {
+	for name, objects := range map[string][]string{
+		"one rule": {"x"}, "two rules": {"x", "y"}, "a PodDisruptionBudget": {budgetPrefix + "x"}, "a rule and a PodDisruptionBudget": {"x", budgetPrefix + "a"},
+	} {
 		for answer, f := range map[string]fate{"a conflict": fateAccepted, "no answer": fateLost} {
 			t.Run(name+" and "+answer, func(t *testing.T) {
 				w := newStory(t, objects...)
@@ -175,21 +192,27 @@ func TestAStopBetweenRecordsAndPermits(t *testing.T) {
 	for name, accepted := range map[string]int{
 		"before the first record": 0, "between two records": 1, "between records and permit": 2,
 	} {
-		t.Run(name, func(t *testing.T) {
-			w := newStory(t, "x", "y")
-			first := w.replicas[0]
-			first.catchUp()
-			first.start()
-			for range accepted {
-				first.resume(fateAccepted)
-			}
-			first.resume(fateKilled)
-			next := newReplica(w, len(w.server.podHistory), len(w.server.ruleHistory))
-			w.replicas[0] = next
-			next.finish()
-			w.expectPermitted(t, "web-0")
-		})
+		for _, other := range []string{"y", budgetPrefix + "y"} {
+			t.Run(name+" of x and "+other, func(t *testing.T) { stopAndStart(t, accepted, "x", other) })
+		}
 	}
+}
+
+// stopAndStart kills a replica after a number of accepted writes, and lets another take over.
+func stopAndStart(t *testing.T, accepted int, objects ...string) {
+	t.Helper()
+	w := newStory(t, objects...)
+	first := w.replicas[0]
+	first.catchUp()
+	first.start()
+	for range accepted {
+		first.resume(fateAccepted)
+	}
+	first.resume(fateKilled)
+	next := newReplica(w, len(w.server.podHistory), len(w.server.ruleHistory))
+	w.replicas[0] = next
+	next.finish()
+	w.expectPermitted(t, "web-0")
 }
 
 // TestALatePermitChangesNoOtherPod shows that a permit that arrives after its slot was freed finds

@@ -215,13 +215,12 @@ func TestASlowNamespaceWaitsForItsPlace(t *testing.T) {
 // several rounds, withhold meanwhile, and keep their status.
 func TestCompilingTakesTimeOfTheRound(t *testing.T) {
 	const modules = 10
-	var s *harness
 	compiled := 0
-	s = newHarness(t, opa.Options{Precompile: func(context.Context, opa.Source) error {
+	s := newHarness(t, opa.Options{})
+	s.engine.compiling = func() {
 		compiled++
 		s.clock.SetTime(s.clock.Now().Add(400 * time.Millisecond))
-		return nil
-	}})
+	}
 	var rules []appsv1alpha1.TransitionRule
 	for i := range modules {
 		rules = append(rules, inline(fmt.Sprint("rule-", i), fmt.Sprintf("allow if input.pod.name != \"%d\"", i)))

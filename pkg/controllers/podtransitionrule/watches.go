@@ -139,5 +139,5 @@ func (r *Reconciler) setDisruptionBudget(object client.Object) {
 }
 
 func (r *Reconciler) deleteDisruptionBudget(object client.Object) {
-	r.index.DeleteDisruptionBudget(client.ObjectKeyFromObject(object))
+	r.index.RetireDisruptionBudget(client.ObjectKeyFromObject(object), r.clock.Now())
 }

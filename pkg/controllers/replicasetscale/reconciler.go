@@ -57,16 +57,23 @@ type Reconciler struct {
 	metrics  *Metrics
 	clock    clock.PassiveClock
 
+	// workloads has the turns of each workload: its ReplicaSets take their steps one after the other, since the surplus of one
+	// depends on the deletions that have begun in the others. A worker that waits for its turn ends with the manager.
+	workloads turns
+
 	mu    sync.Mutex
 	state map[types.NamespacedName]*state
 }
+
+// places is the number of turns that the workloads share.
+const places = 256
 
 // state is the state of a ReplicaSet that a Reconciler keeps between two rounds.
 type state struct {
 	uid   types.UID
 	waits replicasetscale.Waits
 
-	// begun are pods as the API server stored them, until the cache shows them.
+	// begun are pods as the API server stored them, until the cache shows them; the Reconciler's mutex guards it.
 	begun map[types.UID]*corev1.Pod
 
 	attempts map[types.UID]replicasetscale.Attempt
@@ -77,7 +84,8 @@ func New(
 	c client.Client, cache replicasetpods.Reader, deletes Deletes, recorder events.EventRecorder, metrics *Metrics, clk clock.PassiveClock,
 ) *Reconciler {
 	return &Reconciler{
-		client: c, cache: cache, deletes: deletes, recorder: recorder, metrics: metrics, clock: clk, state: map[types.NamespacedName]*state{},
+		client: c, cache: cache, deletes: deletes, recorder: recorder, metrics: metrics, clock: clk,
+		workloads: newTurns(places), state: map[types.NamespacedName]*state{},
 	}
 }
 
@@ -105,7 +113,7 @@ func scaled() predicate.Funcs {
 			return scale{}, false
 		}
 		return scale{
-			replicas: replicasetscale.ReplicasOf(set.Spec.Replicas), pods: int(set.Status.Replicas), available: int(set.Status.AvailableReplicas),
+			replicas: replicasetscale.Replicas(set.Spec.Replicas), pods: int(set.Status.Replicas), available: int(set.Status.AvailableReplicas),
 			revision: set.Annotations[appsv1alpha1.DeploymentRevisionAnnotationKey], annotated: replicasetscale.HasAnnotations(set),
 		}, true
 	}
@@ -123,7 +131,7 @@ func (r *Reconciler) affected(ctx context.Context, object client.Object) (reques
 	if !ok {
 		return nil
 	}
-	if replicasetscale.ReplicasOf(set.Spec.Replicas) > 0 || set.Status.Replicas > 0 || replicasetscale.HasAnnotations(set) {
+	if replicasetscale.Replicas(set.Spec.Replicas) > 0 || set.Status.Replicas > 0 || replicasetscale.HasAnnotations(set) {
 		requests = []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(set)}}
 	}
 	controller := metav1.GetControllerOfNoCopy(set)
@@ -173,15 +181,36 @@ func (r *Reconciler) withReplicas(ctx context.Context, namespace string, deploym
 		ctrllog.FromContext(ctx).Error(err, "Finding the ReplicaSets of a Deployment", "namespace", namespace, "uid", deployment)
 	}
 	for _, set := range sets {
-		if replicasetscale.ReplicasOf(set.Spec.Replicas) > 0 || replicasetscale.HasAnnotations(set) {
+		if replicasetscale.Replicas(set.Spec.Replicas) > 0 || replicasetscale.HasAnnotations(set) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(set)})
 		}
 	}
 	return requests
 }
 
-// Reconcile takes the next steps of a scale-down.
+// Reconcile takes the next steps of a scale-down, after those of the other ReplicaSets of its workload.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	set := &appsv1.ReplicaSet{}
+	if err := r.client.Get(ctx, req.NamespacedName, set); client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, err
+	}
+	end, err := r.workloads.take(ctx, string(workloadUID(set)))
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	defer end()
+	return r.scale(ctx, req)
+}
+
+// workloadUID returns the UID of the controller that owns a ReplicaSet, or its own.
+func workloadUID(set *appsv1.ReplicaSet) types.UID {
+	if controller := metav1.GetControllerOfNoCopy(set); controller != nil {
+		return controller.UID
+	}
+	return set.UID
+}
+
+func (r *Reconciler) scale(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	set := &appsv1.ReplicaSet{}
 	if err := r.client.Get(ctx, req.NamespacedName, set); err != nil {
 		r.metrics.see(req.NamespacedName, false)
@@ -239,31 +268,67 @@ func (r *Reconciler) snapshot(ctx context.Context, set *appsv1.ReplicaSet, own *
 	if err != nil {
 		return replicasetscale.Snapshot{}, fmt.Errorf("ReplicaSet %s: %w", set.Name, err)
 	}
-	snapshot := replicasetscale.Snapshot{Set: set, Workload: workload, Pods: own.newest(pods), Attempts: own.attempts}
-	if snapshot.HasSurplus() {
-		snapshot.Related, err = r.cache.Related(ctx, set)
+	r.forgetShown(own, pods)
+	snapshot := replicasetscale.Snapshot{Set: set, Workload: workload, Pods: r.stored(pods), Attempts: own.attempts}
+	if !snapshot.HasSurplus() {
+		return snapshot, nil
 	}
+	related, err := r.cache.Related(ctx, set)
 	if err != nil {
 		return replicasetscale.Snapshot{}, fmt.Errorf("ReplicaSet %s: %w", set.Name, err)
 	}
+	snapshot.Related = r.stored(related)
 	return snapshot, nil
 }
 
-// newest returns the pods, with the stored version of each pod that the cache still shows as
-// of before its deletion began.
-func (s *state) newest(pods []*corev1.Pod) []*corev1.Pod {
-	behind := map[types.UID]*corev1.Pod{}
+// stored returns pods, with the stored version of each pod that the cache still shows as of before its deletion began.
+func (r *Reconciler) stored(pods []*corev1.Pod) []*corev1.Pod {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for i, pod := range pods {
-		stored, ok := s.begun[pod.UID]
-		if !ok {
+		set := metav1.GetControllerOfNoCopy(pod)
+		if set == nil {
 			continue
 		}
-		if order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, stored.ResourceVersion); err == nil && order < 0 {
-			pods[i], behind[pod.UID] = stored, stored
+		own := r.state[types.NamespacedName{Namespace: pod.Namespace, Name: set.Name}]
+		if own != nil && isBehind(pod, own.begun[pod.UID]) {
+			pods[i] = own.begun[pod.UID]
 		}
 	}
-	s.begun = behind
 	return pods
+}
+
+// isBehind reports whether a pod is older than its stored version, nil if that is not known.
+func isBehind(pod, stored *corev1.Pod) bool {
+	if stored == nil {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, stored.ResourceVersion)
+	return err == nil && order < 0
+}
+
+// forgetShown forgets stored versions: of pods that the cache shows by now, and of pods that are gone.
+func (r *Reconciler) forgetShown(own *state, pods []*corev1.Pod) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	behind := map[types.UID]*corev1.Pod{}
+	for _, pod := range pods {
+		if stored := own.begun[pod.UID]; isBehind(pod, stored) {
+			behind[pod.UID] = stored
+		}
+	}
+	own.begun = behind
+}
+
+// remember keeps the stored version of a pod whose deletion has begun; nil for one whose deletion was cancelled.
+func (r *Reconciler) remember(own *state, uid types.UID, stored *corev1.Pod) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if stored == nil {
+		delete(own.begun, uid)
+		return
+	}
+	own.begun[uid] = stored
 }
 
 // exchange cancels the deletions of waiting pods, so that those of others begin in the next rounds.
@@ -281,7 +346,7 @@ func (r *Reconciler) exchange(ctx context.Context, snapshot replicasetscale.Snap
 			continue
 		}
 		own.attempts[pod.UID] = replicasetscale.AttemptOn(pod, r.clock.Now())
-		delete(own.begun, pod.UID)
+		r.remember(own, pod.UID, nil)
 	}
 	return nil
 }
@@ -303,7 +368,7 @@ func (r *Reconciler) begin(ctx context.Context, snapshot replicasetscale.Snapsho
 			return begun, err
 		}
 		if stored != nil {
-			own.begun[pod.UID] = stored
+			r.remember(own, pod.UID, stored)
 		}
 	}
 	return begun, nil

@@ -2,6 +2,7 @@ package replicasetscale
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -92,11 +93,23 @@ type cluster struct {
 	requests   []string
 }
 
+// count counts the pods of a ReplicaSet, as its controller does.
+func count(set *appsv1.ReplicaSet, objects []client.Object) {
+	for _, object := range objects {
+		if pod, ok := object.(*corev1.Pod); ok && metav1.IsControlledBy(pod, set) && replicasetscale.IsActive(pod) {
+			set.Status.Replicas++
+		}
+	}
+}
+
 func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	t.Helper()
 	w := &cluster{registry: prometheus.NewRegistry(), clock: clocktesting.NewFakeClock(builders.Epoch.Add(time.Hour)), recorder: events.NewFakeRecorder(10)}
 	for i, object := range objects {
 		object.SetResourceVersion(fmt.Sprint(100 + i))
+		if set, ok := object.(*appsv1.ReplicaSet); ok {
+			count(set, objects)
+		}
 	}
 	c := fake.NewClientBuilder().WithObjects(objects...).
 		WithIndex(&corev1.Pod{}, replicasetpods.ControllerUIDField, replicasetpods.IndexByController).
@@ -111,12 +124,13 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	return w
 }
 
-func (w *cluster) patch(_ context.Context, _ client.WithWatch, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
+func (w *cluster) patch(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
 	data, err := patch.Data(object)
 	w.requests = append(w.requests, object.GetName()+" "+strings.ReplaceAll(string(data), "podopslifecycle.kusionstack.io/", ""))
 	if pod, ok := object.(*corev1.Pod); ok {
-		pod.ResourceVersion, pod.UID = "1000", types.UID(pod.Name+"-uid")
-		pod.Labels = map[string]string{appsv1alpha1.OperatingLabelPrefix + "/" + appsv1alpha1.PodDeleteID: "1"}
+		err = errors.Join(err, c.Get(ctx, client.ObjectKeyFromObject(pod), pod))
+		pod.ResourceVersion = "1000"
+		metav1.SetMetaDataLabel(&pod.ObjectMeta, appsv1alpha1.OperatingLabelPrefix+"/"+appsv1alpha1.PodDeleteID, "1")
 	}
 	return err
 }
@@ -140,6 +154,35 @@ func TestBeginsOnceAsManyPodsAsWereRequested(t *testing.T) {
 	}
 	if again, _ := w.reconcile(t); len(again) > 0 {
 		t.Errorf("sent %v, before the cache shows the first requests", again)
+	}
+}
+
+// TestCountsDeletionsOfOtherReplicaSets has a pod of a middle revision that was unavailable when its deletion began, and is available by
+// the status of its ReplicaSet before the cache of pods shows that deletion.
+func TestCountsDeletionsOfOtherReplicaSets(t *testing.T) {
+	middle := successor(1)
+	middle.CreationTimestamp, middle.Status.AvailableReplicas = metav1.NewTime(builders.Epoch), 0
+	newest := successor(0)
+	newest.Name, newest.UID, newest.Annotations = "newest", "newest-uid", map[string]string{appsv1alpha1.DeploymentRevisionAnnotationKey: "3"}
+	deployment := newDeployment(4)
+	deployment.Annotations[appsv1alpha1.DeploymentRevisionAnnotationKey] = "3"
+	deployment.Spec.Strategy.RollingUpdate.MaxUnavailable = new(intstr.FromInt32(1))
+	surge := owned("successor-0").Obj()
+	surge.OwnerReferences[0].Name, surge.OwnerReferences[0].UID = middle.Name, middle.UID
+	w := newCluster(t, newSet(4, "web"), middle, newest, deployment, surge, owned("web-0").Available().Obj(), owned("web-1").Available().Obj(),
+		owned("web-2").Available().Obj(), owned("web-3").Available().Obj())
+	if _, err := w.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(middle)}); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.requests) != 1 || !strings.HasPrefix(w.requests[0], "successor-0 ") {
+		t.Fatalf("sent %v, want the unavailable pod to begin", w.requests)
+	}
+	middle.Status.AvailableReplicas = 1
+	if err := w.reconciler.client.Status().Update(t.Context(), middle); err != nil {
+		t.Fatal(err)
+	}
+	if sent, _ := w.reconcile(t); len(sent) != 1 || !strings.HasPrefix(sent[0], "web-") {
+		t.Errorf("sent %v, want one pod to begin: two may be unavailable, and one has begun elsewhere", sent)
 	}
 }
 

@@ -47,12 +47,12 @@ type Finding struct {
 // vet.AbsentPermits. The strings of its parameters are keys and values, too. The same module has the same findings.
 // The error is that of opa.Engine.Inspect for a module that is wrong.
 func Find(ctx context.Context, engine *opa.Engine, custom spec.Custom) ([]Finding, error) {
-	constants, err := vet.ReadConstants(custom.Source)
-	if err != nil || constants.AbsentPermits {
-		return nil, err
-	}
 	inspected, err := engine.Inspect(ctx, opa.Source{Module: custom.Source, ParametersSchema: custom.ParametersSchema})
 	if err != nil {
+		return nil, err
+	}
+	constants, err := vet.ReadConstants(custom.Source)
+	if err != nil || constants.AbsentPermits {
 		return nil, err
 	}
 	custom.Entry = inspected.Entry

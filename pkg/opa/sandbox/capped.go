@@ -12,18 +12,16 @@ var errCut = errors.New("more output than allowed")
 type capped struct {
 	most int
 
-	// kept are the bytes that fit, and cut is set if there were more.
+	// kept are the bytes that fit.
 	kept []byte
-	cut  bool
 }
 
-// Write keeps the bytes that fit. The error closes the pipe, which ends a child that continues to
+// Write keeps the bytes that fit. The error closes the pipe, which ends a process that continues to
 // write.
 func (c *capped) Write(data []byte) (int, error) {
 	fits := min(len(data), c.most-len(c.kept))
 	c.kept = append(c.kept, data[:fits]...)
 	if fits < len(data) {
-		c.cut = true
 		return fits, errCut
 	}
 	return fits, nil

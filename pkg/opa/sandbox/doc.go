@@ -1,11 +1,15 @@
-// Package sandbox compiles users' modules in a process of their own before the engine of this
-// process does. A compiler cannot be interrupted, and no check of a text finds every module that
-// keeps the compiler busy; a process can be killed:
+// Package sandbox compiles and evaluates users' modules in processes of their own. A compiler cannot be
+// interrupted, nor can some steps of an evaluation, and no check of a text finds every module that keeps a
+// process busy or uses up its memory or stack; a process can be killed:
 //
-//	Check ──start──> child: this binary, no environment, limits on CPU, memory and files
-//	      ──stdin──> module and schema
-//	      <─stdout── problems, or none
-//	      ──kill───> at the timeout
+//	Check, ───start──> worker: this binary, no environment, limits on memory, stack and files
+//	Evaluate ─stdin──> a module; or a batch: module, parameters, facts (coder, frame)
+//	         <─stdout─ ready, and a result; or ready, an answer for each request, done
+//	         ─kill───> at the limit of CPU time (watch)
 //
-// The binary must call Child first if IsChild returns true.
+// A worker that checks a module ends after it. Others are kept in a pool, except for the workers of namespaces whose modules
+// have ended a worker. A failure of a worker is the fault of a module only if the module was compiled or evaluated
+// and has used up a limit, or the worker crashed; any other failure is one of the machine.
+//
+// The binary must call Main first if IsChild returns true.
 package sandbox

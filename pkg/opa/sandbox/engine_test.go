@@ -8,11 +8,11 @@ import (
 	"github.com/podops-dev/podops/pkg/opa"
 )
 
-// TestPrecompile checks that the engine calls the sandbox once for each module, and compiles only
-// accepted modules.
-func TestPrecompile(t *testing.T) {
+// TestInspect checks that the engine calls the sandbox once for each module, and accepts only modules that are
+// compiled.
+func TestInspect(t *testing.T) {
 	sandbox := New(Options{})
-	policies, err := opa.New(opa.Options{Precompile: sandbox.Precompile})
+	policies, err := opa.New(opa.Options{Workers: sandbox})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func TestPrecompile(t *testing.T) {
 		t.Errorf("started %d children for one module", started)
 	}
 
-	sandbox.command = misbehaving("writes nothing")
+	sandbox.command = misbehaving("ready, writes nothing")
 	problems := problemsOf(ignoring(policies.Inspect(t.Context(), opa.Source{Module: fine + "\n"})))
 	if len(problems) != 1 || problems[0].Code != CodeLimit {
 		t.Errorf("got problems %+v, want one with code %s", problems, CodeLimit)

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// TestMain makes the test binary a child, a real one or one that misbehaves, if a test starts it as
+// TestMain makes the test binary a worker, a real one or one that misbehaves, if a test starts it as
 // one.
 func TestMain(m *testing.M) {
 	if IsChild(os.Args) {
-		os.Exit(Child(os.Stdin, os.Stdout))
+		os.Exit(Main(os.Stdin, os.Stdout))
 	}
 	if len(os.Args) >= 2 && strings.HasPrefix(os.Args[1], "child:") {
 		misbehave(strings.TrimPrefix(os.Args[1], "child:"), os.Args[2:])
@@ -22,10 +22,18 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// misbehave does not return.
+// misbehave does not return. A name that begins with "ready, " misbehaves at a module.
 func misbehave(how string, arguments []string) {
-	if err := limit(); err != nil {
-		panic(err)
+	if how != "has children" {
+		if err := limitWorker(); err != nil {
+			panic(err)
+		}
+	}
+	how, ready := strings.CutPrefix(how, "ready, ")
+	if ready {
+		if _, err := os.Stdout.Write(sealed(append(newFrame(nil), messageReady))); err != nil {
+			panic(err)
+		}
 	}
 	switch how {
 	case "loops":
@@ -52,7 +60,7 @@ func misbehave(how string, arguments []string) {
 	case "writes nothing":
 		os.Exit(0)
 	case "talks nonsense":
-		fmt.Println(`{"problems": []}`)
+		fmt.Print("\x01\x00\x00\x00?")
 		os.Exit(0)
 	case "recurses":
 		fmt.Println(deeper(0))
@@ -67,17 +75,6 @@ func misbehave(how string, arguments []string) {
 			panic(err)
 		}
 		time.Sleep(time.Hour)
-	case "reports its limits":
-		core := syscall.Rlimit{}
-		if err := syscall.Getrlimit(syscall.RLIMIT_CORE, &core); err != nil {
-			panic(err)
-		}
-		directory, err := os.Getwd()
-		if err != nil {
-			panic(err)
-		}
-		fmt.Printf(`{"done": true, "failure": "environment %d, directory %s, core %d"}`, len(os.Environ()), directory, core.Cur)
-		os.Exit(0)
 	}
 	os.Exit(3)
 }

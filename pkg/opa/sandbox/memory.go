@@ -2,5 +2,5 @@
 
 package sandbox
 
-// ChildBytes is the memory limit of a child. The largest accepted modules need half of it.
-const ChildBytes = 192 << 20
+// ChildBytes is the memory limit of a worker. A module of 15 KB takes a third of it to be compiled.
+const ChildBytes = 136 << 20

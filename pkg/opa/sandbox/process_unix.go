@@ -8,12 +8,11 @@ import (
 	"syscall"
 )
 
-// isolate gives a command a process group of its own, which is killed as a whole when the command
-// is cancelled.
-func isolate(command *exec.Cmd) {
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
-}
+// isolate gives a command a process group of its own, which is killed as a whole.
+func isolate(command *exec.Cmd) { command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+
+// kill ends a process and its children.
+func kill(process *os.Process) error { return syscall.Kill(-process.Pid, syscall.SIGKILL) }
 
 // wasKilled reports whether a process ended with SIGKILL.
 func wasKilled(state *os.ProcessState) bool {

@@ -1,20 +1,20 @@
 package sandbox
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/podops-dev/podops/pkg/fairshare"
 	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/opa/vet"
 )
 
 // CodeLimit is the code of the opa.Problem of a module whose compilation was killed.
@@ -23,67 +23,79 @@ const CodeLimit = "podops_compile_limit"
 // Defaults of Options.
 const (
 	defaultTimeout    = 5 * time.Second
+	defaultIdle       = time.Minute
 	defaultRemembered = 4 << 20
 
 	// Children is the default of how many run at the same time. Each takes up to ChildBytes of the
 	// memory of the container.
 	Children = 2
 
-	// maxWaiting is the number of checks of one owner that may wait for a child.
+	// maxWaiting is how many checks for one owner may wait for a worker.
 	maxWaiting = 64
 
-	// waitDelay is the time for which the pipes of a child that has ended may stay open.
+	// waitDelay is the time for which the pipes of a worker that has ended may stay open.
 	waitDelay = time.Second
-
-	// busyShare is the part of the timeout that a child must have computed for a timeout to be the
-	// fault of the module: a second of the default, and ten times the need of the largest module.
-	busyShare = 5
 
 	// maxStderrBytes is enough for the first line of a crash.
 	maxStderrBytes = 4 << 10
 )
 
-// ErrBusy means that a child had too little of the processors: its module may be good.
-var ErrBusy = errors.New("the machine was too busy")
-
-// ErrKilled means that a child was killed from outside, such as by the kernel when the memory of the container is used up: its
-// module may be good.
-var ErrKilled = errors.New("the compiler was killed before it was done, try again")
+// ErrNotStarted means that a process for modules could not be started.
+var ErrNotStarted = fmt.Errorf("%w: a process for modules cannot be started", opa.ErrNotReached)
 
 // Options configures a Sandbox. Fields that are zero take their defaults.
 type Options struct {
-	// Timeout is the time limit of a child, including its start. Default: 5 s.
+	// Timeout is the time limit of a check in wall-clock time, including the start of its worker. Default: 5 s.
 	Timeout time.Duration
 
-	// Children is the number of children that run at the same time. One owner uses at most
+	// Children is the number of checks that run at the same time. One owner uses at most
 	// Children - 1 of them. Other checks wait. Default: 2.
 	Children int
 
+	// Workers is the number of workers that evaluate modules. Default: 1.
+	Workers int
+
+	// Turn is for how long a batch may hold a worker. The rest of a longer batch is not reached, and waits for
+	// the worker again, behind other namespaces. Default: until the deadline of the batch.
+	Turn time.Duration
+
+	// Idle is for how long a worker without work is kept. Default: 1 minute.
+	Idle time.Duration
+
 	// Remembered bounds the bytes of the cached results, by module and schema. Owners share them
-	// fairly. Default: 4 MiB, which is some 10,000 modules without problems.
+	// fairly. Default: 4 MiB, which is some thousand modules.
 	Remembered int64
 }
 
-// Sandbox checks users' modules in child processes. It is safe for concurrent use.
+// Sandbox checks and evaluates users' modules in worker processes. It is safe for concurrent use.
 type Sandbox struct {
 	timeout time.Duration
 
-	// slots are for the children that may run at the same time.
+	// slots are for the checks that may run at the same time.
 	slots *fairshare.Slots
 
-	// results are by the hash of module and schema; nil for a module without problems.
-	results *fairshare.Cache[resultKey, *opa.CompileError]
+	// results are by the hash of module and schema.
+	results *fairshare.Cache[resultKey, checkedModule]
 
-	// command returns the command line of a child: this binary, except in tests.
+	// workers evaluate modules.
+	workers *pool
+
+	// command returns the command line of a worker: this binary, except in tests.
 	command func() ([]string, error)
 
 	started atomic.Int64
 }
 
+// checkedModule is the result of checking a module: an inspection or problems.
+type checkedModule struct {
+	inspection opa.Inspection
+	problems   *opa.CompileError
+}
+
 // resultKey is the hash of module and schema.
 type resultKey [sha256.Size]byte
 
-// New returns a Sandbox whose children run the binary of this process.
+// New returns a Sandbox whose workers run the binary of this process.
 func New(options Options) *Sandbox {
 	children := cmp.Or(options.Children, Children)
 	return &Sandbox{
@@ -91,89 +103,96 @@ func New(options Options) *Sandbox {
 		slots: fairshare.NewSlots(fairshare.SlotOptions{
 			Slots: children, Each: max(1, children-1), Waiting: maxWaiting,
 		}),
-		results: fairshare.NewCache[resultKey, *opa.CompileError](cmp.Or(options.Remembered, defaultRemembered)),
+		results: fairshare.NewCache[resultKey, checkedModule](cmp.Or(options.Remembered, defaultRemembered)),
+		workers: newPool(options),
 		command: ownBinary,
 	}
 }
 
-// ownBinary returns the command line of a child.
+// workerArgument makes the binary a worker. It is not a flag, so that it appears in no help text.
+const workerArgument = "podops-evaluate-modules"
+
+// IsChild reports whether the arguments of a process belong to a worker of a Sandbox.
+func IsChild(arguments []string) bool {
+	return len(arguments) == 2 && arguments[1] == workerArgument
+}
+
+// ownBinary returns the command line of a worker.
 func ownBinary() ([]string, error) {
-	// A binary whose main function does not call Child would run as a manager and start more
-	// children.
+	// A binary whose main function does not call Main would run as a manager and start more
+	// workers.
 	if IsChild(os.Args) {
-		return nil, errors.New("this process is a child itself: its main function must call Child")
+		return nil, errors.New("this process is a worker itself: its main function must call Main")
 	}
 	path, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("looking for the binary of this process: %w", err)
 	}
-	return []string{path, childArgument}, nil
+	return []string{path, workerArgument}, nil
 }
 
-// Check compiles a module in a child, with the JSON schema of its parameters. Only the result stays
-// in this process. spent is the CPU time of the child, 0 if the result was cached.
+// Check compiles a module in a worker, with the JSON schema of its parameters. Only the result stays
+// in this process. spent is the CPU time of the worker, 0 if the result was cached.
 //
 // The error is an *opa.CompileError if the module is wrong: the error of opa.Inspect, or an error
-// with CodeLimit if the child used up its time or memory. Any other error means that the module was
+// with CodeLimit if the worker used up its time, memory or stack. Any other error means that the module was
 // not checked and must not be used; a retry may help. It wraps fairshare.ErrFull if too many checks
-// of the owner wait. ctx ends the wait and the child.
+// of the owner wait. ctx ends the wait and the worker.
 func (s *Sandbox) Check(ctx context.Context, source opa.Source) (spent time.Duration, err error) {
-	encodedRequest, key, err := encoded(source)
-	if err != nil {
-		return 0, err
+	_, spent, err = s.check(ctx, source)
+	return spent, err
+}
+
+// Inspect is Check with the result for a module without problems. It implements opa.Workers.
+func (s *Sandbox) Inspect(ctx context.Context, source opa.Source) (opa.Inspection, error) {
+	found, _, err := s.check(ctx, source)
+	return found, err
+}
+
+func (s *Sandbox) check(ctx context.Context, source opa.Source) (found opa.Inspection, spent time.Duration, err error) {
+	if err := vet.CheckSize(source.Module); err != nil {
+		return opa.Inspection{}, 0, err
 	}
+	key := newResultKey(source)
 	if known, ok := s.results.Get(key); ok {
-		return 0, errorOrNil(known)
+		return known.inspection, 0, errorOrNil(known.problems)
 	}
 	release, err := s.slots.Acquire(ctx, source.Owner)
 	if err != nil {
-		return 0, fmt.Errorf("checking a module: waiting for other checks: %w", err)
+		return opa.Inspection{}, 0, fmt.Errorf("checking a module: waiting for other checks: %w", err)
 	}
 	defer release()
-	spent, err = s.run(ctx, encodedRequest)
+	found, spent, err = s.run(ctx, source)
 	problems := &opa.CompileError{}
 	switch {
 	case err == nil:
-		s.results.Add(source.Owner, key, nil, 0)
-		return spent, nil
+		s.results.Add(source.Owner, key, checkedModule{inspection: found}, problemBytes(found.Hints)+int64(len(source.Module)))
+		return found, spent, nil
 	case errors.As(err, &problems):
-		s.results.Add(source.Owner, key, problems, bytesOf(problems))
-		return spent, problems
+		s.results.Add(source.Owner, key, checkedModule{problems: problems}, problemBytes(problems.Problems))
+		return opa.Inspection{}, spent, problems
 	default:
-		return spent, fmt.Errorf("checking a module: %w", err)
+		return opa.Inspection{}, spent, fmt.Errorf("checking a module: %w", err)
 	}
 }
 
-// Precompile is Check with the signature of opa.Options.Precompile.
-func (s *Sandbox) Precompile(ctx context.Context, source opa.Source) error {
-	_, err := s.Check(ctx, source)
-	return err
+// Known reports whether the result of a module is cached, so that Check starts no process. The inspection is that of a
+// module without problems.
+func (s *Sandbox) Known(source opa.Source) (found opa.Inspection, known bool) {
+	result, known := s.results.Get(newResultKey(source))
+	return result.inspection, known
 }
 
-// Known reports whether the result of a module is cached, so that Check starts no child.
-func (s *Sandbox) Known(source opa.Source) bool {
-	_, key, err := encoded(source)
-	if err != nil {
-		return false
-	}
-	_, known := s.results.Get(key)
-	return known
+// newResultKey returns the cache key of the result of a module.
+func newResultKey(source opa.Source) resultKey {
+	return sha256.Sum256(fmt.Appendf(nil, "%d\n%s%s", len(source.Module), source.Module, source.ParametersSchema))
 }
 
-// encoded returns the request to a child, and the cache key of its result.
-func encoded(source opa.Source) ([]byte, resultKey, error) {
-	encodedRequest, err := json.Marshal(request{Source: source.Module, ParametersSchema: source.ParametersSchema})
-	if err != nil {
-		return nil, resultKey{}, fmt.Errorf("checking a module: %w", err)
-	}
-	return encodedRequest, sha256.Sum256(encodedRequest), nil
-}
-
-// bytesOf returns the approximate memory of problems.
-func bytesOf(problems *opa.CompileError) int64 {
+// problemBytes returns the approximate memory of problems.
+func problemBytes(problems []opa.Problem) int64 {
 	const each = 80
 	bytes := 0
-	for _, problem := range problems.Problems {
+	for _, problem := range problems {
 		bytes += each + len(problem.Code) + len(problem.File) + len(problem.Message)
 	}
 	return int64(bytes)
@@ -187,53 +206,65 @@ func errorOrNil(problems *opa.CompileError) error {
 	return problems
 }
 
-// run starts one child and waits for it.
-func (s *Sandbox) run(ctx context.Context, encodedRequest []byte) (spent time.Duration, err error) {
-	line, err := s.command()
+// run compiles a module in a worker of its own.
+func (s *Sandbox) run(ctx context.Context, source opa.Source) (found opa.Inspection, spent time.Duration, err error) {
+	w, err := s.start()
 	if err != nil {
-		return 0, err
+		return found, 0, err
 	}
-	limited, stop := context.WithTimeout(ctx, s.timeout)
-	defer stop()
-	stdout, stderr := capped{most: maxResponseBytes}, capped{most: maxStderrBytes}
-	command := exec.CommandContext(limited, line[0], line[1:]...)
-	isolate(command)
-	command.Env, command.Dir = []string{}, "/"
-	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(encodedRequest), &stdout, &stderr
-	command.WaitDelay = waitDelay
-
-	s.started.Add(1)
-	if err := command.Start(); err != nil {
-		return 0, fmt.Errorf("starting a child process: %w", err)
+	given := w.inspect(ctx, source, s.timeout)
+	w.end()
+	spent = w.used()
+	switch guilty, why := w.cause(ctx, given, compileLimit); {
+	case given.failure == nil:
+		return given.inspection, spent, given.err
+	case guilty:
+		return found, spent, tooExpensive(why)
+	case isLate(given.failure, ctx.Err()) && spent >= enoughToCompile:
+		return found, spent, tooExpensive(fmt.Errorf("it was late, and had %v of CPU time", spent.Round(time.Millisecond)))
+	case ctx.Err() != nil:
+		return found, spent, ctx.Err()
+	default:
+		return found, spent, fmt.Errorf("%w, try again", why)
 	}
-	ended := command.Wait()
-	state := command.ProcessState
-	spent = state.UserTime() + state.SystemTime()
-	given := response{}
-	if ended == nil && !stdout.cut && json.Unmarshal(stdout.kept, &given) == nil && given.Done {
-		return spent, errorOf(given)
-	}
-	if ctx.Err() != nil {
-		return spent, ctx.Err()
-	}
-	if limited.Err() != nil && spent < s.timeout/busyShare {
-		return spent, fmt.Errorf("%w to compile it within %v, try again", ErrBusy, s.timeout)
-	}
-	if wasKilled(state) && limited.Err() == nil && spent < maxCPUSeconds*time.Second {
-		return spent, ErrKilled
-	}
-	return spent, tooExpensive(limited.Err() != nil, s.timeout, stderr.firstLine())
 }
 
-// tooExpensive returns the error of a module whose child was killed or crashed.
-func tooExpensive(late bool, timeout time.Duration, last string) error {
-	why := fmt.Sprintf("the compiler ended before it was done (%s)", cmp.Or(last, "it was killed"))
-	if late {
-		why = fmt.Sprintf("the compiler was not done after %v", timeout)
+// isLate reports whether a worker failed because the time of its caller, or its own, was over.
+func isLate(failure, caller error) bool {
+	return errors.Is(failure, errStarved) || errors.Is(caller, context.DeadlineExceeded)
+}
+
+// start starts a worker.
+func (s *Sandbox) start() (*worker, error) {
+	line, err := s.command()
+	if err != nil {
+		return nil, err
 	}
+	s.started.Add(1)
+	w, err := startWorker(line)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotStarted, err)
+	}
+	return w, nil
+}
+
+// newCommand returns a command without environment, in a process group of its own.
+func newCommand(line []string) *exec.Cmd {
+	command := exec.CommandContext(context.Background(), line[0], line[1:]...)
+	if path, err := os.Executable(); err == nil && path == line[0] && runningBinary != "" {
+		command.Path = runningBinary
+	}
+	isolate(command)
+	command.Env, command.Dir, command.WaitDelay = []string{}, "/", waitDelay
+	return command
+}
+
+// tooExpensive returns the error of a module whose compilation has used up a limit.
+func tooExpensive(why error) error {
 	return &opa.CompileError{Problems: []opa.Problem{{
 		Code: CodeLimit,
-		Message: why + ": the module takes too much time or memory to compile; " +
+		Message: fmt.Sprintf("the compiler was not done: %s: the module takes too much time or memory to compile; "+
 			"make it smaller, and build values that do not hold others several times over",
+			strings.TrimPrefix(why.Error(), opa.ErrTimeout.Error()+": ")),
 	}}}
 }

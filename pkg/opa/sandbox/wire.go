@@ -1,40 +1,26 @@
 package sandbox
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/text"
 )
 
 const (
-	// maxRequestBytes is far above the size of an accepted module and schema.
-	maxRequestBytes = 1 << 20
-
-	// maxResponseBytes is enough for as many problems as OPA reports.
-	maxResponseBytes = 256 << 10
+	// maxProblems is the number of problems, and of hints, of a module that a worker reports.
+	maxProblems = 32
 
 	// maxProblemBytes bounds each of them. Some messages of OPA grow with the module.
 	maxProblemBytes = 1024
-
-	// maxProblems is the number of problems of a module that a child reports.
-	maxProblems = 32
 )
 
-// request is the JSON document that the child reads.
-type request struct {
-	Source string `json:"source"`
-
-	// ParametersSchema is null if the parameters are open.
-	ParametersSchema json.RawMessage `json:"parametersSchema,omitempty"`
-}
-
-// response is the JSON document that the child writes.
+// response is the JSON document that a worker sends about a module that it has compiled.
 type response struct {
-	// Done distinguishes a response from an empty document.
-	Done bool `json:"done"`
+	// Inspection is the result for a module without problems.
+	Inspection opa.Inspection `json:"inspection"`
 
 	// Problems are the problems of the module.
 	Problems []opa.Problem `json:"problems,omitempty"`
@@ -43,22 +29,27 @@ type response struct {
 	Failure string `json:"failure,omitempty"`
 }
 
-// responseOf converts an error of opa.Inspect to a response.
-func responseOf(err error) response {
+// newResponse converts the result of opa.Inspect to a response.
+func newResponse(inspected opa.Inspection, err error) response {
 	found := &opa.CompileError{}
 	switch {
 	case err == nil:
-		return response{Done: true}
+		inspected.Hints = bounded(inspected.Hints)
+		return response{Inspection: inspected}
 	case errors.As(err, &found):
-		problems := make([]opa.Problem, 0, len(found.Problems))
-		for _, problem := range found.Problems[:min(len(found.Problems), maxProblems)] {
-			problem.Message = text.Cut(problem.Message, maxProblemBytes)
-			problems = append(problems, problem)
-		}
-		return response{Done: true, Problems: problems}
+		return response{Problems: bounded(found.Problems)}
 	default:
-		return response{Done: true, Failure: err.Error()}
+		return response{Failure: err.Error()}
 	}
+}
+
+// bounded returns the first problems, with the bounds of their messages.
+func bounded(problems []opa.Problem) []opa.Problem {
+	kept := slices.Clone(problems[:min(len(problems), maxProblems)])
+	for i := range kept {
+		kept[i].Message = text.Cut(kept[i].Message, maxProblemBytes)
+	}
+	return kept
 }
 
 // errorOf converts a response back to the error.
@@ -67,7 +58,7 @@ func errorOf(answer response) error {
 	case len(answer.Problems) > 0:
 		return &opa.CompileError{Problems: answer.Problems}
 	case answer.Failure != "":
-		return fmt.Errorf("the child process: %s", answer.Failure)
+		return fmt.Errorf("checking the module: %s", answer.Failure)
 	default:
 		return nil
 	}

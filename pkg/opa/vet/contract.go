@@ -23,13 +23,13 @@ func contractError(place *ast.Location, format string, args ...any) error {
 	return &CompileError{Problems: []Problem{problem}}
 }
 
-// CheckSize rejects a module that is too large or too deep for the parser.
+// CheckSize rejects a module that is too large.
 func CheckSize(source string) error {
 	if len(source) > spec.MaxModuleBytes {
 		return contractError(nil, "the module has %d bytes, and at most %d are allowed: move constants to the parameters, or split the rule",
 			len(source), spec.MaxModuleBytes)
 	}
-	return checkDepth(source)
+	return nil
 }
 
 // checkContract rejects a parsed module of a user that breaks the rules for modules, and returns

@@ -18,34 +18,27 @@ const (
 	HintNoNumber       = "label-is-no-number"
 )
 
-// Hints returns the probable mistakes in a module that compiles, in the order of its rules.
-func Hints(source string) ([]Problem, error) {
-	if err := CheckSize(source); err != nil {
-		return nil, err
-	}
-	module, entry, err := Read(source, Capabilities())
-	if err != nil {
-		return nil, AsCompileError(err)
-	}
+// Hints returns the probable mistakes in a module, as Read has returned it, in the order of its rules.
+func Hints(module *ast.Module, entry spec.Entry) []Problem {
 	var found []Problem
-	if entry == spec.EntryAllow && !slices.ContainsFunc(module.Rules, func(rule *ast.Rule) bool { return nameOf(rule) == "reason" }) {
+	if entry == spec.EntryAllow && !slices.ContainsFunc(module.Rules, func(rule *ast.Rule) bool { return ruleName(rule) == "reason" }) {
 		found = append(found, problemAt(module.Package.Location, HintNoReason,
 			`the module has no reason: a pod that it withholds gets the code NotAllowed and no text; add "reason := ..."`))
 	}
 	for _, rule := range module.Rules {
 		found = append(found, ruleHints(rule)...)
 	}
-	return found, nil
+	return append(found, otherPods(module)...)
 }
 
 // ruleHints returns the probable mistakes in one rule.
 func ruleHints(rule *ast.Rule) []Problem {
 	var found []Problem
-	if rule.Default && nameOf(rule) == "allow" && rule.Head.Value.Equal(ast.BooleanTerm(true)) {
+	if rule.Default && ruleName(rule) == "allow" && rule.Head.Value.Equal(ast.BooleanTerm(true)) {
 		found = append(found, problemAt(rule.Location, HintDefaultAllow,
 			"allow is true by default: a condition that an absent fact leaves undefined permits the pod"))
 	}
-	if nameOf(rule) == "deny" {
+	if ruleName(rule) == "deny" {
 		found = append(found, messageReads(rule)...)
 	}
 	ast.WalkExprs(rule, func(expr *ast.Expr) bool {
@@ -122,6 +115,8 @@ func comparesWithNumber(expr *ast.Expr) bool {
 	}
 	return labels == 1 && numbers == 1
 }
+
+func ruleName(rule *ast.Rule) string { return rule.Head.Ref().String() }
 
 func problemAt(place *ast.Location, code, message string) Problem {
 	problem := Problem{Code: code, Message: message}

@@ -13,27 +13,38 @@ func TestHints(t *testing.T) {
 		module string
 		want   []string
 	}{
-		"no reason":                       {module: `allow if input.pod.ready`, want: []string{vet.HintNoReason}},
-		"a reason":                        {module: "allow if input.pod.ready\nreason := \"not ready\""},
-		"allow by default":                {module: "default allow := true\nallow := false if input.pod.ready\nreason := \"ready\"", want: []string{vet.HintDefaultAllow}},
-		"withheld by default":             {module: "default allow := false\nallow if input.pod.ready\nreason := \"not ready\""},
-		"an empty object":                 {module: "allow if {}\nreason := \"none\"", want: []string{vet.HintEmptyCondition}},
-		"a message with an annotation":    {module: `deny contains m if { input.pod.ready; m := sprintf("ask %s", [input.pod.annotations.owner]) }`, want: []string{vet.HintMessageReads}},
-		"a key with an annotation":        {module: `deny contains sprintf("ask %s", [input.pod.annotations["example.com/owner"]]) if input.pod.ready`, want: []string{vet.HintMessageReads}},
-		"a message about its condition":   {module: `deny contains m if { input.pod.labels.hold == "true"; m := sprintf("hold %s", [input.pod.labels.hold]) }`},
-		"a message with a default":        {module: `deny contains m if { input.pod.ready; m := sprintf("ask %s", [object.get(input.pod.annotations, "owner", "?")]) }`},
-		"a message with a name":           {module: `deny contains m if { input.pod.ready; m := sprintf("ask about %s", [input.pod.name]) }`},
-		"a label above a number":          {module: `deny contains "x" if input.pod.labels.weight > 5`, want: []string{vet.HintNoNumber}},
-		"a label that equals a number":    {module: `deny contains "x" if input.pod.labels.weight == 5`, want: []string{vet.HintNoNumber}},
-		"a number of a label":             {module: `deny contains "x" if to_number(input.pod.labels.weight) > 5`},
-		"a label that equals a string":    {module: `deny contains "x" if input.pod.labels.weight == "5"`},
+		"no reason":                     {module: `allow if input.pod.ready`, want: []string{vet.HintNoReason}},
+		"a reason":                      {module: "allow if input.pod.ready\nreason := \"not ready\""},
+		"allow by default":              {module: "default allow := true\nallow := false if input.pod.ready\nreason := \"ready\"", want: []string{vet.HintDefaultAllow}},
+		"withheld by default":           {module: "default allow := false\nallow if input.pod.ready\nreason := \"not ready\""},
+		"an empty object":               {module: "allow if {}\nreason := \"none\"", want: []string{vet.HintEmptyCondition}},
+		"a message with an annotation":  {module: `deny contains m if { input.pod.ready; m := sprintf("ask %s", [input.pod.annotations.owner]) }`, want: []string{vet.HintMessageReads}},
+		"a key with an annotation":      {module: `deny contains sprintf("ask %s", [input.pod.annotations["example.com/owner"]]) if input.pod.ready`, want: []string{vet.HintMessageReads}},
+		"a message about its condition": {module: `deny contains m if { input.pod.labels.hold == "true"; m := sprintf("hold %s", [input.pod.labels.hold]) }`},
+		"a message with a default":      {module: `deny contains m if { input.pod.ready; m := sprintf("ask %s", [object.get(input.pod.annotations, "owner", "?")]) }`},
+		"a message with a name":         {module: `deny contains m if { input.pod.ready; m := sprintf("ask about %s", [input.pod.name]) }`},
+		"a label above a number":        {module: `deny contains "x" if input.pod.labels.weight > 5`, want: []string{vet.HintNoNumber}},
+		"a label that equals a number":  {module: `deny contains "x" if input.pod.labels.weight == 5`, want: []string{vet.HintNoNumber}},
+		"a number of a label":           {module: `deny contains "x" if to_number(input.pod.labels.weight) > 5`},
+		"a label that equals a string":  {module: `deny contains "x" if input.pod.labels.weight == "5"`},
+		"an incident on any other pod":  {module: `deny contains "x" if { some p in input.pods; p.annotations.incident == "open" }`, want: []string{vet.HintOtherPods}},
+		"the same, negated": {
+			module: "allow if not busy\nbusy if { some p in input.pods; p.labels[\"example.com/busy\"] }\nreason := \"busy\"", want: []string{vet.HintOtherPods},
+		},
+		"an incident on any pod": {
+			module: `deny contains "x" if { some p in array.concat([input.pod], input.pods); p.annotations.incident == "open" }`,
+		},
+		"a standby among the others":      {module: "allow if { some p in input.pods; p.labels.standby == \"true\"; p.available }\nreason := \"no standby\""},
+		"the number of the others":        {module: `deny contains "x" if { some p in input.pods; not p.available }`},
+		"others of the zone":              {module: `deny contains "x" if { some p in input.pods; p.labels.zone == input.pod.labels.zone }`},
 		"a negated comparison is no hint": {module: `deny contains "x" if not input.pod.labels.approved == "true"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			problems, err := vet.Hints("package rule\n\n" + test.module + "\n")
+			module, entry, err := vet.Read("package rule\n\n"+test.module+"\n", vet.Capabilities())
 			if err != nil {
 				t.Fatal(err)
 			}
+			problems := vet.Hints(module, entry)
 			var got []string
 			for _, problem := range problems {
 				got = append(got, problem.Code)

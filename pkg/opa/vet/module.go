@@ -29,11 +29,6 @@ func Read(source string, capabilities *ast.Capabilities) (*ast.Module, spec.Entr
 	return module, entry, err
 }
 
-// Compiler returns a compiler that rejects modules that are too expensive to compile.
-func Compiler(schemas *ast.SchemaSet) *ast.Compiler {
-	return withCostStage(ast.NewCompiler().WithSchemas(schemas))
-}
-
 // Check returns the compiled module, and rejects it if its references or types break the contract.
 func Check(compiler *ast.Compiler, entry spec.Entry) (*ast.Module, error) {
 	module := compiler.Modules[File]

@@ -2,13 +2,14 @@ package vet
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// Codes of the problems that ParameterHints returns.
+// Codes of the problems that Parameters.Hints returns.
 const (
 	// HintUnsetParameter means that the module reads a parameter that the rule does not set.
 	HintUnsetParameter = "unset-parameter"
@@ -17,35 +18,58 @@ const (
 	HintUnreadParameter = "unread-parameter"
 )
 
-// ParameterHints compares the parameters that a module reads with the parameters that its rule sets. A read that
-// the module negates, gives a default, or makes by object.get is optional. Names that the module computes are
-// unknown: then no set parameter counts as unread.
-func ParameterHints(source string, set []string) ([]Problem, error) {
-	if err := CheckSize(source); err != nil {
-		return nil, err
-	}
-	module, _, err := Read(source, Capabilities())
-	if err != nil {
-		return nil, AsCompileError(err)
-	}
+// Parameters are the parameters that a module reads.
+type Parameters struct {
+	// Read are the names of all of them, sorted.
+	Read []string `json:"read,omitempty"`
+
+	// Required are the parameters that a rule must set, with the first place of each. A read that the module negates, gives a
+	// default, or makes by object.get is optional.
+	Required []ParameterRead `json:"required,omitempty"`
+
+	// Computed reports that the parameters are read as a whole, or by a name that the module computes: then no set
+	// parameter counts as unread.
+	Computed bool `json:"computed,omitempty"`
+
+	// Row and Column are the place of the package.
+	Row, Column int
+}
+
+// ParameterRead is the place at which a module reads a parameter.
+type ParameterRead struct {
+	Name        string
+	Row, Column int
+}
+
+// ReadParameters returns the parameters that a module reads, as Read has returned it.
+func ReadParameters(module *ast.Module) Parameters {
 	uses := &parameterUses{aliases: aliasesOfParameters(module), defaults: defaultsOf(module), read: map[string]bool{}}
 	for _, rule := range module.Rules {
 		uses.collect(rule)
 	}
+	found := Parameters{Read: slices.Sorted(maps.Keys(uses.read)), Required: uses.required, Computed: uses.computed}
+	if place := module.Package.Location; place != nil {
+		found.Row, found.Column = place.Row, place.Col
+	}
+	return found
+}
+
+// Hints returns the differences to the parameters that a rule sets.
+func (p Parameters) Hints(set []string) []Problem {
 	var found []Problem
 	for _, name := range slices.Sorted(slices.Values(set)) {
-		if !uses.computed && !uses.read[name] {
-			found = append(found, problemAt(module.Package.Location, HintUnreadParameter, fmt.Sprintf(
-				"the rule sets the parameter %q, which the module does not read%s", name, listed("it reads", uses.names()))))
+		if !p.Computed && !slices.Contains(p.Read, name) {
+			found = append(found, Problem{Row: p.Row, Column: p.Column, Code: HintUnreadParameter, Message: fmt.Sprintf(
+				"the rule sets the parameter %q, which the module does not read%s", name, listed("it reads", p.Read))})
 		}
 	}
-	for _, one := range uses.required {
-		if !slices.Contains(set, one.name) {
-			found = append(found, problemAt(one.at, HintUnsetParameter, fmt.Sprintf(
-				"the module reads the parameter %q, which the rule does not set: the condition with it is undefined%s", one.name, listed("the rule sets", set))))
+	for _, one := range p.Required {
+		if !slices.Contains(set, one.Name) {
+			found = append(found, Problem{Row: one.Row, Column: one.Column, Code: HintUnsetParameter, Message: fmt.Sprintf(
+				"the module reads the parameter %q, which the rule does not set: the condition with it is undefined%s", one.Name, listed("the rule sets", set))})
 		}
 	}
-	return found, nil
+	return found
 }
 
 // maxListed is the number of parameters that a problem lists.
@@ -68,25 +92,10 @@ type parameterUses struct {
 	aliases  []ast.Ref
 	defaults map[string]bool
 
-	// read has every name, and required the first place of each that must be set.
+	// read, required and computed are the fields of Parameters.
 	read     map[string]bool
-	required []parameterRead
-
-	// computed reports that the parameters are read as a whole, or by a name that is no constant.
+	required []ParameterRead
 	computed bool
-}
-
-type parameterRead struct {
-	name string
-	at   *ast.Location
-}
-
-func (u *parameterUses) names() []string {
-	var names []string
-	for name := range u.read {
-		names = append(names, name)
-	}
-	return names
 }
 
 // collect adds the parameters that a rule reads.
@@ -140,12 +149,19 @@ func (u *parameterUses) add(ref ast.Ref, at *ast.Location, optional bool) {
 			u.computed = true
 			return
 		}
-		if !optional && !slices.ContainsFunc(u.required, func(other parameterRead) bool { return other.name == string(name) }) {
-			u.required = append(u.required, parameterRead{string(name), at})
+		if !optional && !slices.ContainsFunc(u.required, func(other ParameterRead) bool { return other.Name == string(name) }) {
+			u.required = append(u.required, placedAt(string(name), at))
 		}
 		u.read[string(name)] = true
 		return
 	}
+}
+
+func placedAt(name string, place *ast.Location) ParameterRead {
+	if place == nil {
+		return ParameterRead{Name: name}
+	}
+	return ParameterRead{Name: name, Row: place.Row, Column: place.Col}
 }
 
 // getter returns the parameter that a call of object.get reads.

@@ -35,10 +35,11 @@ func TestParameterHints(t *testing.T) {
 		"read twice":        {module: `allow if { input.parameters.a > 1; input.parameters.a < 3 }`, want: []string{vet.HintUnsetParameter}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			problems, err := vet.ParameterHints("package rule\n\n"+test.module+"\n", test.set)
+			module, _, err := vet.Read("package rule\n\n"+test.module+"\n", vet.Capabilities())
 			if err != nil {
 				t.Fatal(err)
 			}
+			problems := vet.ReadParameters(module).Hints(test.set)
 			var got []string
 			for _, problem := range problems {
 				got = append(got, problem.Code)

@@ -19,7 +19,6 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/opa/sandbox"
 	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
@@ -30,27 +29,28 @@ import (
 // busyTries is how often a module is checked while the machine is too busy.
 const busyTries = 5
 
-// modules checks a module. It is a *sandbox.Sandbox.
-type modules interface {
+// Modules checks a module. It is a *sandbox.Sandbox.
+type Modules interface {
 	Check(ctx context.Context, source opa.Source) (spent time.Duration, err error)
+	Known(source opa.Source) (opa.Inspection, bool)
 }
 
 // Reviewer reviews objects as though they were created.
 type Reviewer struct {
 	objects client.Reader
 	decoder admission.Decoder
-	modules modules
+	modules Modules
 	guard   webhookclient.Guard
 }
 
 // New returns a Reviewer. objects are the other objects of the cluster, and guard has the addresses that webhook
 // rules may reach.
-func New(objects client.Reader, guard webhookclient.Guard) (*Reviewer, error) {
+func New(objects client.Reader, modules Modules, guard webhookclient.Guard) (*Reviewer, error) {
 	scheme := runtime.NewScheme()
 	if err := appsv1alpha1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("registering types: %w", err)
 	}
-	return &Reviewer{objects: objects, decoder: admission.NewDecoder(scheme), modules: sandbox.New(sandbox.Options{}), guard: guard}, nil
+	return &Reviewer{objects: objects, decoder: admission.NewDecoder(scheme), modules: modules, guard: guard}, nil
 }
 
 // Problem is a problem of a module in a field.
@@ -75,14 +75,20 @@ type Answer struct {
 // checker checks modules, and keeps their problems with their places.
 type checker struct {
 	check    func(opa.Source) error
+	known    func(opa.Source) (opa.Inspection, bool)
 	problems []Problem
+}
+
+// Known implements the checkers of the webhooks.
+func (c *checker) Known(module inspection.Module) (opa.Inspection, bool) {
+	return c.known(opa.Source{Owner: module.Owner, Module: module.Source, ParametersSchema: module.ParametersSchema})
 }
 
 // newChecker returns a checker without the time limit of the webhooks: no API server waits for the answer.
 func (r *Reviewer) newChecker(ctx context.Context) *checker {
-	return &checker{check: func(source opa.Source) (err error) {
+	return &checker{known: r.modules.Known, check: func(source opa.Source) (err error) {
 		for range busyTries {
-			if _, err = r.modules.Check(ctx, source); !errors.Is(err, sandbox.ErrBusy) {
+			if _, err = r.modules.Check(ctx, source); !errors.Is(err, opa.ErrNotReached) {
 				break
 			}
 		}

@@ -12,7 +12,6 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/opa/sandbox"
 	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 )
@@ -29,17 +28,20 @@ func (s *slow) Check(ctx context.Context, _ opa.Source) (time.Duration, error) {
 	case <-time.After(2 * inspection.Timeout):
 	}
 	if s.busy--; s.busy >= 0 {
-		return 0, fmt.Errorf("%w, try again", sandbox.ErrBusy)
+		return 0, fmt.Errorf("%w, try again", opa.ErrNotReached)
 	}
 	return 0, nil
 }
+
+// Known implements modules.
+func (s *slow) Known(opa.Source) (opa.Inspection, bool) { return opa.Inspection{}, false }
 
 func TestABusyMachineIsNoProblemOfAModule(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := appsv1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	reviewer, err := New(fake.NewClientBuilder().WithScheme(scheme).Build(), webhookclient.Guard{})
+	reviewer, err := New(fake.NewClientBuilder().WithScheme(scheme).Build(), nil, webhookclient.Guard{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,11 +14,13 @@ import (
 // Ids of findings.
 const (
 	NeverPasses         = "never-passes"
+	PassesWithSurge     = "passes-with-surge"
 	FilterMatchesNoPod  = "filter-matches-no-pod"
 	UnknownOperation    = "unknown-operation"
 	DisabledRule        = "disabled-rule"
 	NoEnforcedRule      = "no-enforced-rule"
 	ExemptsWithoutStage = "exempt-without-effect"
+	FixedOrder          = "fixed-order"
 )
 
 // Finding is one probable mistake.
@@ -64,7 +66,8 @@ func ruleFindings(entry *appsv1alpha1.TransitionRule, selector *metav1.LabelSele
 	}
 	if available := entry.AvailablePolicy; available != nil && available.MinAvailableValue != nil && available.MinAvailableValue.String() == "100%" {
 		found = append(found, Finding{
-			NeverPasses, path + ".availablePolicy.minAvailableValue", "with 100% no available pod ever passes the rule",
+			PassesWithSurge, path + ".availablePolicy.minAvailableValue", "with 100% an available pod passes only while there are " +
+				"more pods than desired, as in a rollout with maxSurge; deletes and evictions of available pods wait",
 		})
 	}
 	for i, operation := range entry.Conditions {

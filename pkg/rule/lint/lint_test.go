@@ -38,7 +38,7 @@ func TestRule(t *testing.T) {
 			rules: []appsv1alpha1.TransitionRule{requires(selector("app", metav1.LabelSelectorOpDoesNotExist))}, want: []string{lint.NeverPasses},
 		},
 		"all must be available": {
-			rules: []appsv1alpha1.TransitionRule{{AvailablePolicy: &appsv1alpha1.AvailablePolicy{MinAvailableValue: &all}}}, want: []string{lint.NeverPasses},
+			rules: []appsv1alpha1.TransitionRule{{AvailablePolicy: &appsv1alpha1.AvailablePolicy{MinAvailableValue: &all}}}, want: []string{lint.PassesWithSurge},
 		},
 		"a filter against the selector": {rules: []appsv1alpha1.TransitionRule{filtered}, want: []string{lint.FilterMatchesNoPod}},
 		"another operation": {

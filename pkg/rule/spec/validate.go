@@ -127,7 +127,7 @@ func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.Er
 func validateAvailablePolicy(available appsv1alpha1.AvailablePolicy, path *field.Path) field.ErrorList {
 	errs := requireBound(available, path)
 	errs = append(errs, validateBound(available.MaxUnavailableValue, path.Child("maxUnavailableValue"), 1,
-		`must be a whole number from 1, or a percentage from "1%" to "100%" without spaces; 0 would block for ever`)...)
+		`must be a whole number from 1, or a percentage from "1%" to "100%" without spaces; for 0 write minAvailableValue 100%`)...)
 	errs = append(errs, validateBound(available.MinAvailableValue, path.Child("minAvailableValue"), 0,
 		`must be a whole number from 0, or a percentage from "0%" to "100%" without spaces`)...)
 	if available.MaxUnavailablePolicy != nil {

@@ -32,7 +32,9 @@ func (c *costly) Check(_ context.Context, source opa.Source) (time.Duration, err
 	return c.takes, nil
 }
 
-func (c *costly) Known(source opa.Source) bool { return c.known[source.Module] }
+func (c *costly) Known(source opa.Source) (opa.Inspection, bool) {
+	return opa.Inspection{}, c.known[source.Module]
+}
 
 func owned(owner, source string) inspection.Module {
 	made := module(source)

@@ -31,8 +31,9 @@ type Inspector interface {
 	// the module. spent is the CPU that it took.
 	Check(ctx context.Context, source opa.Source) (spent time.Duration, err error)
 
-	// Known reports whether Check has the result and costs nothing.
-	Known(source opa.Source) bool
+	// Known reports whether Check has the result and costs nothing, and returns the inspection of a module without
+	// problems.
+	Known(source opa.Source) (opa.Inspection, bool)
 }
 
 // ErrTimeout means that no time was left to check a module.
@@ -110,10 +111,20 @@ func (c *Checker) Check(ctx context.Context, modules ...Module) (field.ErrorList
 	return errs, nil
 }
 
+// Known returns the inspection of a module that was checked before and has no problems.
+func (c *Checker) Known(module Module) (opa.Inspection, bool) {
+	return c.inspector.Known(module.source())
+}
+
+// source returns the module as an Inspector takes it.
+func (m Module) source() opa.Source {
+	return opa.Source{Owner: m.Owner, Module: m.Source, ParametersSchema: m.ParametersSchema}
+}
+
 // inspect returns when ctx ends, even if the inspector does not.
 func (c *Checker) inspect(ctx context.Context, module Module) error {
-	source := opa.Source{Owner: module.Owner, Module: module.Source, ParametersSchema: module.ParametersSchema}
-	if !c.inspector.Known(source) {
+	source := module.source()
+	if _, known := c.inspector.Known(source); !known {
 		if err := c.budget.allow(module.Owner); err != nil {
 			return err
 		}

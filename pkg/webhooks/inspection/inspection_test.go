@@ -25,7 +25,7 @@ func (i inspect) Check(ctx context.Context, source opa.Source) (time.Duration, e
 	return 0, i(ctx, source.Module)
 }
 
-func (i inspect) Known(opa.Source) bool { return false }
+func (i inspect) Known(opa.Source) (opa.Inspection, bool) { return opa.Inspection{}, false }
 
 // newChecker returns a Checker on the real clock, or that of a synctest bubble.
 func newChecker(inspector inspection.Inspector, timeout time.Duration, atOnce int) *inspection.Checker {

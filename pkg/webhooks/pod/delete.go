@@ -154,8 +154,6 @@ func (d *reviewer) end(
 		return ended{admission.Allowed(""), decision.Outcome, decision.Reason}
 	case decision.Outcome == deferreddelete.Await:
 		return d.await(ctx, req, reviewed, request, decision.Reason)
-	case decision.Record && decision.Actor == deferreddelete.ActorController && d.unrepeated(ctx, reviewed.Pod, request.User) != nil:
-		return held(d.message(ctx, reviewed.Pod, decision), deferreddelete.ReasonAnother)
 	case decision.Record:
 		d.deferrer.Defer(client.ObjectKeyFromObject(reviewed.Pod), reviewed.Pod.UID, request)
 	}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/replicasetscale"
 	"github.com/podops-dev/podops/pkg/webhooks/pod"
@@ -117,6 +118,9 @@ func TestMutatorUpdate(t *testing.T) {
 			old:       serving().Waiting("pod-delete", "delete", builders.Epoch).Annotation(appsv1alpha1.PendingDeleteAnnotationKey, "{}").Obj(),
 			requested: serving().Waiting("pod-delete", "delete", builders.Epoch).Label("note", "x").Obj(),
 		},
+		"update keeps a request that the leader is to begin": {
+			old: handedOver().Obj(), requested: handedOver().Label("note", "x").Obj(),
+		},
 		"update undoes and drops the record of a pending delete": {
 			old: serving().Waiting("pod-delete", "delete", builders.Epoch).Annotation(appsv1alpha1.PendingDeleteAnnotationKey, "{}").Obj(),
 			requested: serving().Waiting("pod-delete", "delete", builders.Epoch).Annotation(appsv1alpha1.PendingDeleteAnnotationKey, "{}").
@@ -154,6 +158,13 @@ func annotated(pod *corev1.Pod, key, value string) *corev1.Pod {
 
 func withDetail(pod *corev1.Pod) *corev1.Pod {
 	return annotated(pod, appsv1alpha1.DetailAnnotationPrefix+"/web", "{}")
+}
+
+// handedOver returns a pod whose removal a replica leaves to the leader.
+func handedOver() *builders.PodBuilder {
+	pod := builders.MakePod("web").Gate(true).Ready()
+	record := deferreddelete.Request{Method: deferreddelete.MethodDelete, Actor: deferreddelete.ActorOwner}.HandOver(pod.Obj(), builders.Epoch)
+	return pod.Annotation(appsv1alpha1.PendingDeleteAnnotationKey, deferreddelete.Encode(record))
 }
 
 // uncontrolled returns the pod as a client sends it that removes the control label only.

@@ -12,13 +12,14 @@ import (
 
 // recordPatch keeps the record of a pending delete for as long as its lifecycle: it restores a
 // record that a client drops that writes whole objects from its cache, since a pod without it
-// would wait for ever, and removes it with the lifecycle. after are the labels after the request.
+// would wait for ever, and removes it with the lifecycle, unless it is of a lifecycle that is to begin. after are the labels after the request.
 func recordPatch(old, requested *corev1.Pod, after map[string]string, trusted bool) []jsonpatch.Operation {
 	key := appsv1alpha1.PendingDeleteAnnotationKey
 	value, had := old.Annotations[key]
 	_, has := requested.Annotations[key]
+	_, _, handedOver := deferreddelete.HandedOver(requested)
 	switch {
-	case has && !deferreddelete.IsDeferred(after):
+	case has && !deferreddelete.IsDeferred(after) && !handedOver:
 		return []jsonpatch.Operation{jsonpatch.NewOperation("remove", review.AnnotationPath(key), nil)}
 	case !had || has || trusted || !deferreddelete.IsDeferred(after):
 		return nil

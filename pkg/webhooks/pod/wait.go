@@ -47,12 +47,12 @@ func (d *reviewer) await(
 	ctx context.Context, req admission.Request, reviewed deferreddelete.Review, request deferreddelete.Request, reason deferreddelete.Reason,
 ) ended {
 	pod := reviewed.Pod
-	key := waitKey{uid: string(pod.UID), user: request.User, method: string(request.Method)}
-	if response, ok := d.waits.heldBefore(key); ok {
+	key := waitKey{uid: string(pod.UID), user: request.User}
+	if response, ok := d.waits.heldBefore(key, request.Method); ok {
 		return ended{response, deferreddelete.Hold, reason}
 	}
 	if other := d.unrepeated(ctx, pod, request.User); other != nil {
-		why := fmt.Sprintf("%s has requested the removal of pod %s of the same owner, which waits for its rules", text.Line(request.User, maxReasonBytes), other.Name)
+		why := fmt.Sprintf("%s has requested the removal of pod %s of the same owner, which is pending", text.Line(request.User, maxReasonBytes), other.Name)
 		return refused(request.Method, why, "Repeat that request, or wait until it lapses", deferreddelete.ReasonAnother)
 	}
 	leave, ok := d.waits.enter(request.User, pod.Namespace, len(req.Object.Raw)+len(req.OldObject.Raw))
@@ -60,10 +60,11 @@ func (d *reviewer) await(
 		return refused(request.Method, "too many requests of the user or in the namespace wait already", "Repeat it", deferreddelete.ReasonBusy)
 	}
 	defer leave()
+	d.waits.answers.Remove(key)
 	d.deferrer.Defer(client.ObjectKeyFromObject(pod), pod.UID, request)
 	end := d.poll(ctx, reviewed, request, reason)
 	if end.outcome == deferreddelete.Hold {
-		d.waits.hold(key, end.response)
+		d.waits.hold(pod.Namespace, key, request.Method, end.response)
 	}
 	return end
 }
@@ -74,6 +75,7 @@ func (d *reviewer) poll(ctx context.Context, reviewed deferreddelete.Review, req
 	ticker := d.waits.clock.NewTicker(pollInterval)
 	defer ticker.Stop()
 	known := false // the cache has the pod: it may be behind the API server
+	seen := ""     // the last version of the pod, on which alone the answer depends
 	for {
 		pod := &corev1.Pod{}
 		err := d.reader.Get(ctx, client.ObjectKeyFromObject(reviewed.Pod), pod)
@@ -81,8 +83,8 @@ func (d *reviewer) poll(ctx context.Context, reviewed deferreddelete.Review, req
 		if !same && known {
 			return d.vanished(ctx, reviewed.Pod)
 		}
-		if same {
-			known, reviewed.Pod = true, pod
+		if same && pod.ResourceVersion != seen {
+			known, seen, reviewed.Pod = true, pod.ResourceVersion, pod
 			if decision := deferreddelete.Decide(reviewed); decision.Outcome == deferreddelete.Allow {
 				return ended{admission.Allowed(""), deferreddelete.Allow, decision.Reason}
 			}
@@ -132,7 +134,14 @@ func (d *reviewer) unrepeated(ctx context.Context, pod *corev1.Pod, user string)
 	for i := range list.Items {
 		siblings[i] = &list.Items[i]
 	}
-	return deferreddelete.Unrepeated(pod, siblings, user, func(pod *corev1.Pod) bool { return verdict(pod) != "" }, d.waits.clock.Now())
+	requester := deferreddelete.Requester{
+		User: user, Wait: d.waits.wait,
+		Refusal: func(sibling *corev1.Pod) deferreddelete.Refusal {
+			return d.waits.refusal(waitKey{uid: string(sibling.UID), user: user})
+		},
+		Withheld: func(sibling *corev1.Pod) bool { return verdict(sibling) != "" },
+	}
+	return requester.Unrepeated(pod, siblings, d.waits.clock.Now())
 }
 
 // verdict returns why rules withhold a pod whose delete waits, empty while that is not known.

@@ -6,6 +6,9 @@ import (
 
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/podops-dev/podops/pkg/deferreddelete"
+	"github.com/podops-dev/podops/pkg/fairshare"
 )
 
 // Bounds of the requests that wait at a time: in all, of each user, in each namespace, and the bytes of
@@ -20,9 +23,12 @@ const (
 	// pollInterval is the time between two looks at a pod in the cache.
 	pollInterval = 50 * time.Millisecond
 
-	// heldFor is for how long the answer to a request is kept: the API server sends another review of a
-	// DELETE that was rejected if the pod has changed meanwhile.
+	// heldFor is for how long a request gets the answer to the request before it: the API server sends another
+	// review of a DELETE that was rejected if the pod has changed meanwhile.
 	heldFor = time.Second
+
+	// answersBytes bounds the memory of answers with 429. The answer that is not in it follows from the pod.
+	answersBytes = 1 << 20
 )
 
 // Waits bounds the requests that wait in admission on this replica. It is safe for concurrent use.
@@ -35,21 +41,27 @@ type Waits struct {
 	requests   int
 	users      map[string]int
 	namespaces map[string]int
-	held       map[waitKey]heldAnswer
+
+	// answers has the last answer with 429 to each user for each pod, while no later request waits.
+	answers *fairshare.Cache[waitKey, heldAnswer]
 }
 
-// waitKey is a request: the UID of its pod, its user, and its method.
-type waitKey struct{ uid, user, method string }
+// waitKey is the user of a request, and the UID of its pod.
+type waitKey struct{ uid, user string }
 
 // heldAnswer is the response with which a request was rejected.
 type heldAnswer struct {
+	method   deferreddelete.Method
 	response admission.Response
 	at       time.Time
 }
 
 // NewWaits returns Waits in which each request may wait for a time.
 func NewWaits(wait time.Duration, clk clock.WithTicker) *Waits {
-	return &Waits{wait: wait, clock: clk, users: map[string]int{}, namespaces: map[string]int{}, held: map[waitKey]heldAnswer{}}
+	return &Waits{
+		wait: wait, clock: clk, users: map[string]int{}, namespaces: map[string]int{},
+		answers: fairshare.NewCache[waitKey, heldAnswer](answersBytes),
+	}
 }
 
 // enter reports whether another request may wait. If it may, leave must be called once.
@@ -82,24 +94,22 @@ func (w *Waits) add(user, namespace string, requests, bytes int) {
 }
 
 // hold keeps the answer to a request.
-func (w *Waits) hold(key waitKey, response admission.Response) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	now := w.clock.Now()
-	for other, answer := range w.held {
-		if now.Sub(answer.at) >= heldFor {
-			delete(w.held, other)
-		}
+func (w *Waits) hold(namespace string, key waitKey, method deferreddelete.Method, response admission.Response) {
+	bytes := int64(len(key.uid) + len(key.user))
+	if response.Result != nil {
+		bytes += int64(2 * len(response.Result.Message)) // and the cause
 	}
-	if len(w.held) < maxWaits {
-		w.held[key] = heldAnswer{response: response, at: now}
-	}
+	w.answers.Add(namespace, key, heldAnswer{method: method, response: response, at: w.clock.Now()}, bytes)
 }
 
 // heldBefore returns the answer to a request that was rejected a moment ago.
-func (w *Waits) heldBefore(key waitKey) (response admission.Response, ok bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	answer, ok := w.held[key]
-	return answer.response, ok && w.clock.Since(answer.at) < heldFor
+func (w *Waits) heldBefore(key waitKey, method deferreddelete.Method) (response admission.Response, ok bool) {
+	answer, ok := w.answers.Get(key)
+	return answer.response, ok && answer.method == method && w.clock.Since(answer.at) < heldFor
+}
+
+// refusal returns what is remembered of the last request of a user for a pod.
+func (w *Waits) refusal(key waitKey) deferreddelete.Refusal {
+	answer, ok := w.answers.Get(key)
+	return deferreddelete.Refusal{Refused: ok, Age: w.clock.Since(answer.at)}
 }

@@ -21,6 +21,9 @@ import (
 // Checker checks modules. It is an *inspection.Checker.
 type Checker interface {
 	Check(ctx context.Context, modules ...inspection.Module) (field.ErrorList, error)
+
+	// Known returns the inspection of a module that was checked before and has no problems.
+	Known(module inspection.Module) (opa.Inspection, bool)
 }
 
 // validateCustom checks rules of kind rego that are new or have changed. A stored rule passes,
@@ -71,7 +74,7 @@ func (v *Validator) validateCustom(
 	found, err := v.checker.Check(ctx, modules...)
 	if errs = append(errs, found...); err == nil && len(errs) == 0 {
 		for _, i := range inline {
-			warnings = append(warnings, parameterWarnings(object.Spec.Rules[i].Rego, rulesPath().Index(i).Child("rego", "parameters"))...)
+			warnings = append(warnings, v.parameterWarnings(object.Spec.Rules[i].Rego, rulesPath().Index(i).Child("rego", "parameters"))...)
 		}
 	}
 	return warnings, errs, err
@@ -81,9 +84,14 @@ func (v *Validator) validateCustom(
 const maxParameterWarnings = 4
 
 // parameterWarnings returns the differences between the parameters that an inline module reads and the parameters
-// that its rule sets: no schema rejects a name that is misspelt. The module compiles.
-func parameterWarnings(rego *appsv1alpha1.RegoRule, path *field.Path) []string {
-	problems, err := opa.ParameterHints(rego.Module, parametersOf(rego))
+// that its rule sets: no schema rejects a name that is misspelt. It returns none for a module that only an earlier
+// request has checked, and whose result is not cached any more.
+func (v *Validator) parameterWarnings(rego *appsv1alpha1.RegoRule, path *field.Path) []string {
+	inspected, known := v.checker.Known(inspection.Module{Source: rego.Module})
+	if !known {
+		return nil
+	}
+	problems, err := inspected.ParameterHints(parametersOf(rego))
 	if err != nil {
 		return nil // the schema of the CRD rejects parameters that are no object
 	}

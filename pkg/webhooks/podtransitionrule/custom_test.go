@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/opa/vet"
 	"github.com/podops-dev/podops/pkg/rule/parameters"
 	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
@@ -43,6 +45,15 @@ func (c *checker) Check(_ context.Context, modules ...inspection.Module) (field.
 		}
 	}
 	return errs, nil
+}
+
+// Known inspects the module.
+func (c *checker) Known(module inspection.Module) (opa.Inspection, bool) {
+	parsed, entry, err := vet.Read(module.Source, vet.Capabilities())
+	if err != nil {
+		return opa.Inspection{}, false
+	}
+	return opa.Inspection{Entry: entry, Parameters: vet.ReadParameters(parsed)}, true
 }
 
 // validator returns a Validator in a cluster without policies.

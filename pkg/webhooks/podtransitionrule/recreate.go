@@ -34,7 +34,7 @@ func (v *Validator) neverFinishes(ctx context.Context, ruleset *appsv1alpha1.Pod
 			continue
 		}
 		skipped := podstate.SkipRules(spec.Template.Annotations)
-		if len(rule.WithholdsSome(ruleset.Spec.Rules, replicasetscale.ReplicasOf(spec.Replicas), spec.Template.Labels, skipped)) > 0 {
+		if len(rule.WithholdsSome(ruleset.Spec.Rules, replicasetscale.Replicas(spec.Replicas), spec.Template.Labels, skipped)) > 0 {
 			return []string{"spec.rules: a Deployment of the strategy Recreate never finishes a rollout under an availability rule below 100 %, " +
 				"since it creates no new pod before every old pod is deleted: use RollingUpdate, or exempt its pods"}
 		}

@@ -161,20 +161,21 @@ func validate(rule *appsv1alpha1.PodTransitionRule) field.ErrorList {
 
 // warnings returns the settings of a valid rule that are probably mistakes.
 func warnings(rule *appsv1alpha1.PodTransitionRule) []string {
-	found := neverPasses(rule)
+	found := passesWithSurge(rule)
 	for i := range rule.Spec.Rules {
 		found = append(found, spec.Warnings(rule.Spec.Rules[i], rulesPath().Index(i))...)
 	}
 	return found
 }
 
-// neverPasses returns a warning for each bound without capacity for any number of pods. Other
+// passesWithSurge returns a warning for each bound that has capacity only for pods beyond the desired number. Other
 // such bounds are reported in the condition Stalled.
-func neverPasses(rule *appsv1alpha1.PodTransitionRule) []string {
+func passesWithSurge(rule *appsv1alpha1.PodTransitionRule) []string {
 	var warnings []string
 	for i, r := range rule.Spec.Rules {
 		if r.AvailablePolicy != nil && r.AvailablePolicy.MinAvailableValue != nil && r.AvailablePolicy.MinAvailableValue.String() == "100%" {
-			warnings = append(warnings, fmt.Sprintf("%s: with 100%% no available pod will ever pass this rule",
+			warnings = append(warnings, fmt.Sprintf("%s: with 100%% an available pod passes only while there are more pods than desired, "+
+				"as in a rollout with maxSurge; deletes and evictions of available pods wait",
 				rulesPath().Index(i).Child("availablePolicy", "minAvailableValue")))
 		}
 	}

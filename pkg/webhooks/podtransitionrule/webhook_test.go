@@ -137,7 +137,7 @@ func TestValidatorAllows(t *testing.T) {
 			raw: object(``, selectWeb, staged([]string{
 				`{"name":"a",$s,"availablePolicy":{"minAvailableValue":"99%"}}`, `{"name":"b",$s,"availablePolicy":{"minAvailableValue":"100%"}}`,
 			})...),
-			want: []string{"spec.rules[1].availablePolicy.minAvailableValue: with 100% no available pod will ever pass this rule"},
+			want: []string{"spec.rules[1].availablePolicy.minAvailableValue: with 100% an available pod passes only while there are more pods than desired, as in a rollout with maxSurge; deletes and evictions of available pods wait"},
 		},
 		"a webhook that does not respond": {raw: object(``, selectWeb, staged([]string{`{"name":"a",$s,"webhook":{"failurePolicy":"Fail","clientConfig":{"url":"https://10.0.0.1:1"}}}`})...)},
 		"a webhook without TLS, with a warning": {

@@ -79,7 +79,7 @@ func (m *DeploymentMutator) warnings(ctx context.Context, deployment *appsv1.Dep
 // withholds reports whether rules of a PodTransitionRule never let all pods of the Deployment go.
 func withholds(ruleset *appsv1alpha1.PodTransitionRule, deployment *appsv1.Deployment) bool {
 	template := deployment.Spec.Template
-	replicas := replicasetscale.ReplicasOf(deployment.Spec.Replicas)
+	replicas := replicasetscale.Replicas(deployment.Spec.Replicas)
 	return len(rule.WithholdsSome(ruleset.Spec.Rules, replicas, template.Labels, podstate.SkipRules(template.Annotations))) > 0
 }
 

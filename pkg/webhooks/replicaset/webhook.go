@@ -51,13 +51,13 @@ func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.R
 	if isStale(old, requested) || old.DeletionTimestamp != nil {
 		return admission.Allowed("")
 	}
-	want := replicasetscale.ReplicasOf(requested.Spec.Replicas)
+	want := replicasetscale.Replicas(requested.Spec.Replicas)
 	kept, err := m.kept(ctx, old, requested)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	var patch []jsonpatch.Operation
-	if kept < replicasetscale.ReplicasOf(old.Spec.Replicas) && kept == want { // a repeated request must not write anything
+	if kept < replicasetscale.Replicas(old.Spec.Replicas) && kept == want { // a repeated request must not write anything
 		patch = withoutAnnotations(requested.Annotations)
 	}
 	if kept != want {
@@ -81,7 +81,7 @@ func forEarlierVersions(annotations map[string]string, want int) []jsonpatch.Ope
 // kept returns the number of replicas that a request is answered with: the requested one, unless it is a
 // step of a rolling update whose pods may not be deleted yet.
 func (m *Mutator) kept(ctx context.Context, old, requested *appsv1.ReplicaSet) (int, error) {
-	replicas, want := replicasetscale.ReplicasOf(old.Spec.Replicas), replicasetscale.ReplicasOf(requested.Spec.Replicas)
+	replicas, want := replicasetscale.Replicas(old.Spec.Replicas), replicasetscale.Replicas(requested.Spec.Replicas)
 	if want >= replicas || !replicasetscale.IsControlled(old) {
 		return want, nil
 	}

@@ -30,8 +30,9 @@ var _ = Describe("The policy for the manager", Ordered, func() {
 	type attempt struct {
 		change func(*corev1.Pod) // of a controlled pod with a lifecycle label and two finalizers
 		patch  string
-		status bool   // the request goes to pods/status
-		resize bool   // the request goes to pods/resize
+		status bool // the request goes to pods/status
+		resize bool // the request goes to pods/resize
+		dryRun bool
 		denied string // part of the message; empty: allowed
 	}
 	uncontrolled := func(pod *corev1.Pod) { delete(pod.Labels, "kusionstack.io/control") }
@@ -60,7 +61,11 @@ var _ = Describe("The policy for the manager", Ordered, func() {
 				return c.SubResource("resize").Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(patch)))
 			}
 		}
-		err := patch(ctx, manager, pod, a.patch)
+		c := manager
+		if a.dryRun {
+			c = client.NewDryRunClient(manager)
+		}
+		err := patch(ctx, c, pod, a.patch)
 		if a.denied == "" {
 			Expect(err).NotTo(HaveOccurred())
 			return
@@ -154,6 +159,19 @@ var _ = Describe("The policy for the manager", Ordered, func() {
 		}),
 		Entry("the resources of any other pod", attempt{
 			resize: true, patch: `{"spec":{"containers":[{"name":"web","resources":{"requests":{"cpu":"20m"}}}]}}`, denied: "the spec of a pod",
+		}),
+		Entry("the tag of an image of any other pod, in a dry run", attempt{
+			dryRun: true, patch: `{"spec":{"containers":[{"name":"web","image":"web:2","imagePullPolicy":"Always"}]}}`,
+		}),
+		Entry("the resources of any other pod, in a dry run", attempt{
+			dryRun: true, resize: true, patch: `{"spec":{"containers":[{"name":"web","resources":{"requests":{"cpu":"20m"}}}]}}`,
+		}),
+		Entry("the repository of such an image, in a dry run", attempt{
+			dryRun: true, patch: `{"spec":{"containers":[{"name":"web","image":"evil/web:2","imagePullPolicy":"Always"}]}}`, denied: "the tag or digest of an image",
+		}),
+		Entry("the image of a pod without the control label, in a dry run", attempt{
+			change: uncontrolled, dryRun: true,
+			patch: `{"spec":{"containers":[{"name":"web","image":"web:2","imagePullPolicy":"Always"}]}}`, denied: "the spec of a pod",
 		}),
 		Entry("the condition Ready", attempt{
 			status: true, patch: `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, denied: "conditions of PodOps only",

@@ -35,6 +35,7 @@ var _ = Describe("The manager's identity", func() {
 		Entry("resize pods", access{Resource: "pods", Subresource: "resize", Verb: "patch", Namespace: "default"}),
 		Entry("watch traffic adapters", access{Group: "apps.kusionstack.io", Resource: "trafficadapters", Verb: "watch"}),
 		Entry("patch the status of traffic adapters", access{Group: "apps.kusionstack.io", Resource: "trafficadapters", Subresource: "status", Verb: "patch"}),
+		Entry("patch disruption budgets", access{Group: "policy", Resource: "poddisruptionbudgets", Verb: "patch", Namespace: "default"}),
 		Entry("watch namespaces", access{Resource: "namespaces", Verb: "watch"}),
 		Entry("write events", access{Resource: "events", Verb: "create", Namespace: "default"}),
 		Entry("watch its secret", access{Resource: "secrets", Name: "podops-webhook-certs", Verb: "watch", Namespace: "podops-system"}),
@@ -68,6 +69,8 @@ var _ = Describe("The manager's identity", func() {
 		Entry("change another webhook", access{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations", Name: "other", Verb: "patch"}),
 		Entry("create webhooks", access{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations", Verb: "create"}),
 		Entry("change admission policies", access{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies", Name: "podops-pod-status", Verb: "patch"}),
+		Entry("change the status of disruption budgets", access{Group: "policy", Resource: "poddisruptionbudgets", Subresource: "status", Verb: "patch", Namespace: "default"}),
+		Entry("delete disruption budgets", access{Group: "policy", Resource: "poddisruptionbudgets", Verb: "delete", Namespace: "default"}),
 		Entry("change deployments", access{Group: "apps", Resource: "deployments", Verb: "patch", Namespace: "default"}),
 	)
 })

@@ -14,6 +14,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -73,8 +74,37 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(apply.Run()).To(Succeed(), output.String())
 	Expect(output.String()).NotTo(ContainSubstring("Warning"))
 
+	awaitPolicies(ctx)
 	startManager()
 })
+
+// awaitPolicies waits until the API server evaluates every admission policy of the manifests. It reads
+// policies and their bindings by watches, in the order of their writes, so it evaluates these once it
+// evaluates one that is created after them.
+func awaitPolicies(ctx context.Context) {
+	GinkgoHelper()
+	sentinel := metav1.ObjectMeta{Name: "manifests-applied"}
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: sentinel}
+	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{
+		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+			RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+			},
+		}},
+	}
+	policy.Spec.Validations = []admissionregistrationv1.Validation{{Expression: "object.metadata.name != '" + sentinel.Name + "'"}}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: sentinel}
+	binding.Spec.PolicyName = sentinel.Name
+	binding.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
+	Expect(server.admin.Create(ctx, policy)).To(Succeed())
+	Expect(server.admin.Create(ctx, binding)).To(Succeed())
+	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: sentinel.Name}}
+	Eventually(func() error { return server.admin.Create(ctx, probe.DeepCopy(), client.DryRunAll) }).
+		Should(MatchError(ContainSubstring("ValidatingAdmissionPolicy '" + sentinel.Name + "'")))
+	Expect(server.admin.Delete(ctx, binding)).To(Succeed())
+	Expect(server.admin.Delete(ctx, policy)).To(Succeed())
+}
 
 // as returns a client that acts as the user, or as the administrator when that is empty.
 func as(user string, groups []string) client.Client {

@@ -56,7 +56,7 @@ var adminKubeconfig []byte
 // as one.
 func TestMain(m *testing.M) {
 	if sandbox.IsChild(os.Args) {
-		os.Exit(sandbox.Child(os.Stdin, os.Stdout))
+		os.Exit(sandbox.Main(os.Stdin, os.Stdout))
 	}
 	os.Exit(m.Run())
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -56,7 +57,7 @@ your kubeconfig, and loads nothing from other hosts. The server listens on 127.0
 only, and answers only requests that have the token.
 
 With --all-namespaces it shows the namespaces that have controlled pods or
-PodTransitionRules when it starts.`,
+PodTransitionRules; others appear within half a minute.`,
 		Example: `  # The workloads of the namespace of the kubeconfig
   kubectl podops dashboard
 
@@ -88,9 +89,7 @@ func (v *verb) run(ctx context.Context) error {
 	if named := v.env.Config.Context; named != nil && *named != "" {
 		v.context = *named
 	}
-	watch, err := live.Start(ctx, v.env, live.Options{
-		ManagerNamespace: v.flags.ManagerNamespace, Namespaces: namespaces, Changes: &v.changes,
-	})
+	watch, err := v.watch(ctx, namespaces)
 	if err != nil {
 		return err
 	}
@@ -111,7 +110,7 @@ func (v *verb) run(ctx context.Context) error {
 	}
 	_, _ = fmt.Fprintln(v.env.ErrOut, "Open this address in a browser. Ctrl-C ends the dashboard.")
 	followed := make(chan error, 1)
-	go func() { followed <- v.follow(ctx, watch, namespaces, events) }()
+	go func() { followed <- v.followAll(ctx, watch, namespaces, events) }()
 	select {
 	case err = <-served:
 	case err = <-followed:
@@ -143,34 +142,86 @@ func (v *verb) namespaces(ctx context.Context) ([]string, error) {
 	return namespaces, nil
 }
 
-// follow publishes a state after each change, until ctx or the watch ends.
-func (v *verb) follow(ctx context.Context, watch *live.Watch, namespaces []string, events *feed) error {
+// watched is a watch of namespaces, until stop.
+type watched struct {
+	*live.Watch
+	stop context.CancelFunc
+}
+
+// watch watches namespaces.
+func (v *verb) watch(ctx context.Context, namespaces []string) (watched, error) {
+	ctx, stop := context.WithCancel(ctx)
+	watch, err := live.Start(ctx, v.env, live.Options{
+		ManagerNamespace: v.flags.ManagerNamespace, Namespaces: namespaces, Changes: &v.changes,
+	})
+	if err != nil {
+		stop()
+		return watched{}, err
+	}
+	return watched{watch, stop}, nil
+}
+
+// followAll publishes a state after each change, until ctx or the watch ends. With --all-namespaces it starts another watch once
+// there are others.
+func (v *verb) followAll(ctx context.Context, watch watched, namespaces []string, events *feed) error {
 	recorded := newHistory(v.env.Now())
 	for {
-		began := time.Now()
-		state, err := v.state(ctx, watch, namespaces, recorded)
+		others, err := v.follow(ctx, watch, namespaces, recorded, events)
+		watch.stop()
 		if err != nil {
 			return err
 		}
-		if err := events.publish("state", state); err != nil {
+		if watch, err = v.watch(ctx, others); err != nil {
 			return err
 		}
-		pause := time.NewTimer(max(leastInterval, share*time.Since(began)))
-		refresh := time.NewTimer(refreshInterval)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case err := <-watch.Ended():
-			return errors.Join(errors.New("the watch of the cluster ended"), err)
-		case <-pause.C:
+		namespaces = others
+	}
+}
+
+// follow publishes a state after each change, and returns the namespaces to follow once there are others.
+func (v *verb) follow(ctx context.Context, watch watched, namespaces []string, recorded *history, events *feed) (others []string, err error) {
+	listed := time.Now()
+	for {
+		began := time.Now()
+		state, err := v.state(ctx, watch.Watch, namespaces, recorded)
+		if err != nil {
+			return nil, err
 		}
+		if err := events.publish("state", state); err != nil {
+			return nil, err
+		}
+		if err := pause(ctx, watch, max(leastInterval, share*time.Since(began))); err != nil {
+			return nil, err
+		}
+		if !v.flags.AllNamespaces || time.Since(listed) < refreshInterval {
+			continue
+		}
+		listed = time.Now()
+		// Without an answer the page shows that it is not up to date, and the next round lists them again.
+		if others, err := v.namespaces(ctx); err == nil && !slices.Equal(others, namespaces) {
+			return others, nil
+		}
+	}
+}
+
+// pause waits until a change, or the refreshInterval, and at least for a time.
+func pause(ctx context.Context, watch watched, least time.Duration) error {
+	over, refresh := time.NewTimer(least), time.NewTimer(max(least, refreshInterval))
+	defer over.Stop()
+	defer refresh.Stop()
+	changed := (<-chan struct{})(nil)
+	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case err := <-watch.Ended():
 			return errors.Join(errors.New("the watch of the cluster ended"), err)
-		case <-watch.Changed():
+		case <-over.C:
+			changed = watch.Changed()
+		case <-changed:
+			return nil
 		case <-refresh.C:
+			return nil
 		}
 	}
 }

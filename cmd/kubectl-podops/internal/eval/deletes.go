@@ -25,7 +25,7 @@ func Deletes(ctx context.Context, env *command.Environment, namespace string, po
 	if err := beginEach(&objects, operation, selected); err != nil {
 		return nil, err
 	}
-	engine, err := newEngine(opa.Options{})
+	engine, err := v.Engine(opa.Options{})
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,6 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/evaluation/offline"
 	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/opa/sandbox"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/rule/spec"
 
@@ -109,7 +108,7 @@ func (v *verb) run(ctx context.Context) error {
 	if v.trace || v.showInput {
 		settings.Observe, settings.WholeInput = observed.observe, v.showInput
 	}
-	engine, err := newEngine(settings)
+	engine, err := v.Engine(settings)
 	if err != nil {
 		return err
 	}
@@ -135,16 +134,6 @@ func (v *verb) run(ctx context.Context) error {
 		return v.printTraces(ctx, engine, observed, selected)
 	}
 	return nil
-}
-
-// newEngine returns the policy engine, with the bounds of a verb.
-func newEngine(settings opa.Options) (*opa.Engine, error) {
-	settings.Precompile, settings.RoundBudget, settings.CustomTimeout = sandbox.New(sandbox.Options{}).Precompile, time.Hour, time.Second
-	engine, err := opa.New(settings)
-	if err != nil {
-		return nil, fmt.Errorf("starting the policy engine: %w", err)
-	}
-	return engine, nil
 }
 
 // time returns the time of the decision.

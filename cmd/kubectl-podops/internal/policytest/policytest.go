@@ -16,7 +16,6 @@ import (
 
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/opa/moduletest"
-	"github.com/podops-dev/podops/pkg/opa/sandbox"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/manifests"
@@ -51,11 +50,8 @@ below --threshold.`,
 
   # At least 90 % of the lines of all modules
   kubectl podops test rules --coverage --threshold 90`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(cobraCommand *cobra.Command, folders []string) error {
-			return v.run(cobraCommand.Context(), folders)
-		},
 	}
+	command.TakeFiles(made, "folder with tests", v.run)
 	made.Flags().StringVar(&v.filter, "run", "", "regular expression of the tests to run, by <suite>/<name> or <package>.<name>")
 	made.Flags().StringVarP(&v.output, "output", "o", "", "format: json, junit, tap or github; default a table")
 	made.Flags().BoolVar(&v.coverage, "coverage", false, "report which lines of modules the Rego tests evaluate")
@@ -106,9 +102,9 @@ func (v *verb) suites(ctx context.Context, folders []string, filter *regexp.Rege
 	if err != nil {
 		return nil, err
 	}
-	engine, err := opa.New(opa.Options{Precompile: sandbox.New(sandbox.Options{}).Precompile})
+	engine, err := v.Engine(opa.Options{})
 	if err != nil {
-		return nil, fmt.Errorf("starting the policy engine: %w", err)
+		return nil, err
 	}
 	var results []result
 	for _, document := range documents {

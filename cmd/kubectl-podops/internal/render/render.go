@@ -16,7 +16,6 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/opa/sandbox"
 	"github.com/podops-dev/podops/pkg/rule/render"
 	"github.com/podops-dev/podops/policies"
 
@@ -27,7 +26,6 @@ import (
 // verb is the verb with its flags.
 type verb struct {
 	*command.Environment
-	files     []string
 	namespace string
 	folder    string
 }
@@ -52,13 +50,10 @@ It needs no cluster.`,
 
   # Of a rule in the cluster
   kubectl get ptr web -o yaml | kubectl podops render -f -`,
-		Args: cobra.NoArgs,
-		RunE: func(cobraCommand *cobra.Command, _ []string) error { return v.run(cobraCommand.Context()) },
 	}
-	made.Flags().StringArrayVarP(&v.files, "filename", "f", nil, "file or folder with PodTransitionRules and PodTransitionPolicies; - is standard input")
+	command.TakeFiles(made, "file or folder with PodTransitionRules and PodTransitionPolicies; - is standard input", v.run)
 	made.Flags().StringVarP(&v.namespace, "namespace", "n", "default", "namespace of objects without a namespace")
 	made.Flags().StringVarP(&v.folder, "output", "o", "", "folder to write the modules to, instead of standard output")
-	_ = made.MarkFlagRequired("filename")
 	return made
 }
 
@@ -73,14 +68,14 @@ type rendered struct {
 	module, users string
 }
 
-func (v *verb) run(ctx context.Context) error {
-	documents, err := manifests.Read(v.In, command.Scheme(), v.files...)
+func (v *verb) run(ctx context.Context, paths []string) error {
+	documents, err := manifests.Read(v.In, command.Scheme(), paths...)
 	if err != nil {
 		return err
 	}
-	engine, err := opa.New(opa.Options{Precompile: sandbox.New(sandbox.Options{}).Precompile})
+	engine, err := v.Engine(opa.Options{})
 	if err != nil {
-		return fmt.Errorf("starting the policy engine: %w", err)
+		return err
 	}
 	rules, err := v.rendered(ctx, engine, documents)
 	if err != nil {

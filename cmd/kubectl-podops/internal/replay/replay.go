@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,7 +17,6 @@ import (
 	"github.com/podops-dev/podops/pkg/decisionlog"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/opa/sandbox"
 	"github.com/podops-dev/podops/pkg/rule/spec"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
@@ -50,11 +50,13 @@ Exit codes: 0 all verdicts are the same; 1 the log cannot be read; 2 some verdic
 
   # What would a changed rule have decided?
   kubectl podops replay decisions.jsonl --with rule.yaml -n shop`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cobraCommand *cobra.Command, arguments []string) error {
-			return v.run(cobraCommand.Context(), arguments[0])
-		},
 	}
+	command.TakeFiles(made, "decision log; - is standard input", func(ctx context.Context, paths []string) error {
+		if len(paths) > 1 {
+			return errors.New("more than one decision log is given: join them, or replay one at a time")
+		}
+		return v.run(ctx, paths[0])
+	})
 	made.Flags().StringArrayVar(&v.with, "with", nil, "file or folder with changed PodTransitionRules, and the PodTransitionPolicies that they refer to")
 	made.Flags().StringVarP(&v.namespace, "namespace", "n", "default", "namespace of objects without a namespace")
 	made.Flags().StringVarP(&v.output, "output", "o", "", "format of the differences with --with: json; default text")
@@ -71,9 +73,9 @@ func (v *verb) run(ctx context.Context, path string) error {
 		defer func() { _ = file.Close() }() // the file was only read
 		log = file
 	}
-	engine, err := opa.New(opa.Options{Precompile: sandbox.New(sandbox.Options{}).Precompile})
+	engine, err := v.Engine(opa.Options{})
 	if err != nil {
-		return fmt.Errorf("starting the policy engine: %w", err)
+		return err
 	}
 	if len(v.with) > 0 {
 		return v.compare(ctx, engine, path, log)

@@ -20,13 +20,11 @@ type check struct {
 // catalogue returns all checks by their ids.
 func catalogue() map[string]check {
 	return map[string]check{
-		"unknown-field":  {levelError, "The schema does not have the field", "Correct its name; kubectl explain lists the fields."},
-		"schema":         {levelError, "A value does not fit the schema or its CEL rules", "Set a value that the message allows."},
-		"empty-selector": {levelError, "The selector is empty, and would catch every pod of the namespace", "Select pods by a label."},
-		"max-unavailable-zero": {
-			levelError, "maxUnavailable is 0, so no pod would ever pass", "Set at least 1 or 1%, or delete the rule.",
-		},
-		"invalid-field": {levelError, "Admission denies the object", "Follow the message."},
+		"unknown-field":        {levelError, "The schema does not have the field", "Correct its name; kubectl explain lists the fields."},
+		"schema":               {levelError, "A value does not fit the schema or its CEL rules", "Set a value that the message allows."},
+		"empty-selector":       {levelError, "The selector is empty, and would catch every pod of the namespace", "Select pods by a label."},
+		"max-unavailable-zero": {levelError, "maxUnavailable is 0", `Set at least 1 or 1%, or write minAvailableValue: "100%".`},
+		"invalid-field":        {levelError, "Admission denies the object", "Follow the message."},
 		"invalid-parameters": {
 			levelError, "The parameters do not fit the schema of the PodTransitionPolicy", "Correct them; spec.parameters of the policy has the schema.",
 		},
@@ -47,9 +45,14 @@ func catalogue() map[string]check {
 			levelError, "The module does not compile, or breaks the contract of modules", "Correct it at the place; docs/policies.md has the contract.",
 		},
 		"never-passes":          {levelError, "No pod ever passes the rule", "Loosen the rule."},
+		"passes-with-surge":     {levelNote, "An available pod passes only while a rollout surges", "Loosen the rule if pods are deleted or evicted otherwise."},
 		"filter-matches-no-pod": {levelWarning, "The rule applies to no pod", "Make the filter and the selector agree."},
 		"unknown-operation": {
 			levelNote, "PodOps itself begins no operation of this type", "Correct the type, unless an operation controller of yours begins it.",
+		},
+		"fixed-order": {
+			levelNote, "A StatefulSet replaces its pods in a fixed order, and the rule can stop it at one pod",
+			"Move what keeps the pod (such as leadership), or delete a lower pod: kubectl podops explain prints the command.",
 		},
 		"disabled-rule":         {levelNote, "The rule is disabled", "Delete it, or enable it."},
 		"no-enforced-rule":      {levelNote, "No rule is enforced", "Set enforcement: Enforce when the counts of status.rules are as expected."},
@@ -65,6 +68,10 @@ func catalogue() map[string]check {
 		"default-allow":      {levelWarning, "allow is true unless a rule makes it false: a condition that is undefined permits the pod", `Write "allow if ...".`},
 		"empty-condition":    {levelWarning, "The condition is an empty object, which is always true", "Write the condition."},
 		"label-is-no-number": {levelWarning, "A label or annotation is a string: it is greater than every number, and equal to none", "Convert it by to_number."},
+		"only-other-pods": {
+			levelNote, "A fact of another pod withholds the pod, and the same fact of the pod itself does not",
+			"Read the fact of input.pod, too: input.pods are the other pods.",
+		},
 		"unset-parameter": {
 			levelWarning, "The module reads a parameter that the rule does not set", "Correct the name, or set it in rego.parameters.",
 		},

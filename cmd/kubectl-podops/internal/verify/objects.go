@@ -22,6 +22,7 @@ type objects struct {
 	policies    map[string]*appsv1alpha1.PodTransitionPolicy
 	rules       []*appsv1alpha1.PodTransitionRule
 	deployments []*appsv1.Deployment
+	sets        []*appsv1.StatefulSet
 }
 
 var _ client.Reader = &objects{}
@@ -36,6 +37,8 @@ func newObjects(documents []manifests.Document, namespace string) *objects {
 			o.rules = append(o.rules, object)
 		case *appsv1.Deployment:
 			o.deployments = append(o.deployments, object)
+		case *appsv1.StatefulSet:
+			o.sets = append(o.sets, object)
 		}
 	}
 	return o
@@ -77,4 +80,14 @@ func (o *objects) List(_ context.Context, list client.ObjectList, options ...cli
 		return fmt.Errorf("listing a %T: files are read for PodTransitionRules and Deployments only", list)
 	}
 	return nil
+}
+
+// statefulSets returns the StatefulSets in the namespace of a rule.
+func (o *objects) statefulSets(rule *appsv1alpha1.PodTransitionRule) (sets []*appsv1.StatefulSet) {
+	for _, set := range o.sets {
+		if cmp.Or(set.Namespace, o.namespace) == cmp.Or(rule.Namespace, o.namespace) {
+			sets = append(sets, set)
+		}
+	}
+	return sets
 }

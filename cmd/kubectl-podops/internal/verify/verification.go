@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/json"
@@ -74,7 +75,7 @@ func (v *verification) review(ctx context.Context, raw []byte) error {
 		if err := json.Unmarshal(raw, object); err != nil {
 			return err
 		}
-		for _, found := range lint.Rule(object) {
+		for _, found := range append(lint.Rule(object), lint.Order(object, v.objects.statefulSets(object))...) {
 			v.add(found.ID, found.Field, found.Message)
 		}
 		for i, entry := range object.Spec.Rules {
@@ -121,33 +122,32 @@ func policyModule(object *appsv1alpha1.PodTransitionPolicy) (custom spec.Custom,
 	return custom, err == nil
 }
 
-// moduleHints returns the mistakes that can be seen in a module; none in a module or in parameters that the
-// webhooks have reported as wrong.
-func moduleHints(custom spec.Custom) []opa.Problem {
-	hints, err := opa.Hints(custom.Source)
-	if err != nil {
-		return nil
-	}
+// moduleHints returns the mistakes that can be seen in a module; none in parameters that the webhooks have reported as
+// wrong.
+func moduleHints(inspected opa.Inspection, custom spec.Custom) []opa.Problem {
 	if custom.Policy != "" { // the schema of a policy has its parameters
-		return hints
+		return inspected.Hints
 	}
-	about, err := opa.ParameterHints(custom.Source, custom.Parameters)
+	about, err := inspected.ParameterHints(custom.Parameters)
 	if err != nil {
 		return nil
 	}
-	return append(hints, about...)
+	return slices.Concat(inspected.Hints, about)
 }
 
 // module adds probable mistakes of a module that compiles.
 func (v *verification) module(ctx context.Context, at string, custom spec.Custom) error {
-	for _, problem := range moduleHints(custom) {
+	inspected, err := v.engine.Inspect(ctx, opa.Source{Module: custom.Source, ParametersSchema: custom.ParametersSchema})
+	if errors.As(err, new(*opa.CompileError)) {
+		return nil // the webhooks have reported it
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", at, err)
+	}
+	for _, problem := range moduleHints(inspected, custom) {
 		v.addProblem(problem.Code, at, problem)
 	}
 	absent, err := absence.Find(ctx, v.engine, custom)
-	wrong := &opa.CompileError{}
-	if errors.As(err, &wrong) {
-		return nil // the webhooks have reported it
-	}
 	if err != nil {
 		return fmt.Errorf("%s: removing facts: %w", at, err)
 	}

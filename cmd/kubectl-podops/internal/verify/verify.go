@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/opa/sandbox"
 	"github.com/podops-dev/podops/pkg/operator/admission"
 	"github.com/podops-dev/podops/pkg/webhookclient"
 
@@ -37,8 +36,8 @@ func Command(env *command.Environment) *cobra.Command {
 		Long: `Check PodTransitionRules, PodTransitionPolicies, PodOperations and TrafficAdapters of files as
 admission does, without a cluster: unknown fields, the schema of the API and its CEL rules, the
 webhooks of the manager with the strict compiler, the types of the input and of parameters; and look
-for probable mistakes that admission accepts. Policies that rules refer to, and Deployments of the
-strategy Recreate, count if they are in the files.
+for probable mistakes that admission accepts. Policies that rules refer to, Deployments of the
+strategy Recreate, and StatefulSets count if they are in the files.
 
 Every finding has an id, a level, a place and a fix; docs/testing-policies.md lists them.
 
@@ -51,9 +50,8 @@ Exit codes: 0 no finding of level error; 1 a file could not be read; 2 findings 
 
   # What is stored in a cluster
   kubectl get ptr,ptp -A -o yaml | kubectl podops verify -`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(cobraCommand *cobra.Command, paths []string) error { return v.run(cobraCommand.Context(), paths) },
 	}
+	command.TakeFiles(made, "file or folder to check; - is standard input", v.run)
 	made.Flags().StringVarP(&v.output, "output", "o", "", "format: json or sarif; default text")
 	made.Flags().StringVarP(&v.namespace, "namespace", "n", "default", "namespace of objects without a namespace")
 	made.Flags().StringSliceVar(&v.allowCIDR, "rule-webhook-allow-cidr", nil, "networks that webhook rules may reach, as the manager is configured")
@@ -70,16 +68,16 @@ func (v *verb) run(ctx context.Context, paths []string) error {
 	if err != nil {
 		return err
 	}
-	guard := webhookclient.Guard{AllowHosts: v.allowHosts}
-	for _, text := range v.allowCIDR {
-		prefix, err := netip.ParsePrefix(text)
-		if err != nil {
-			return fmt.Errorf("--rule-webhook-allow-cidr: %w", err)
-		}
-		guard.AllowCIDRs = append(guard.AllowCIDRs, prefix)
+	guard, err := v.guard()
+	if err != nil {
+		return err
 	}
 	objects := newObjects(documents, v.namespace)
-	reviewer, err := admission.New(objects, guard)
+	modules, err := v.Modules()
+	if err != nil {
+		return err
+	}
+	reviewer, err := admission.New(objects, modules, guard)
 	if err != nil {
 		return err
 	}
@@ -87,7 +85,7 @@ func (v *verb) run(ctx context.Context, paths []string) error {
 	if err != nil {
 		return err
 	}
-	engine, err := opa.New(opa.Options{Precompile: sandbox.New(sandbox.Options{}).Precompile, CustomTimeout: time.Second})
+	engine, err := opa.New(opa.Options{Workers: modules, RoundBudget: time.Hour})
 	if err != nil {
 		return fmt.Errorf("starting the policy engine: %w", err)
 	}
@@ -115,6 +113,19 @@ func (v *verb) run(ctx context.Context, paths []string) error {
 		return &command.Findings{}
 	}
 	return nil
+}
+
+// guard returns which addresses webhook rules may reach.
+func (v *verb) guard() (webhookclient.Guard, error) {
+	guard := webhookclient.Guard{AllowHosts: v.allowHosts}
+	for _, text := range v.allowCIDR {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return guard, fmt.Errorf("--rule-webhook-allow-cidr: %w", err)
+		}
+		guard.AllowCIDRs = append(guard.AllowCIDRs, prefix)
+	}
+	return guard, nil
 }
 
 // finding is one finding in a file.

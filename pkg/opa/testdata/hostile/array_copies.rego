@@ -1,5 +1,5 @@
 # tries: a long array in thousands of copies
-# outcome: withheld EvaluationFailed | withheld Timeout
+# outcome: withheld Timeout
 package rule
 
 allow if {

@@ -1,5 +1,5 @@
 # tries: an array that doubles, forty times
-# outcome: compile rego_compile_error
+# outcome: withheld Timeout
 package rule
 
 allow if {

@@ -1,5 +1,5 @@
 # tries: a long body in the wrong order, which the compiler sorts
-# outcome: compile rego_compile_error
+# outcome: compile podops_compile_limit
 package rule
 
 allow if {

@@ -1,5 +1,5 @@
 # tries: the same by one function, called again and again
-# outcome: compile rego_compile_error
+# outcome: withheld Timeout | compile podops_compile_limit
 package rule
 
 twice(x) := {"l": x, "r": x}

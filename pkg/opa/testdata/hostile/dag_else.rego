@@ -1,5 +1,5 @@
 # tries: the same in branches that are never taken
-# outcome: compile rego_compile_error
+# outcome: withheld NotAllowed | withheld Timeout | compile podops_compile_limit
 package rule
 
 s0 := input.pod.name

@@ -1,5 +1,5 @@
 # tries: the same by names that the parser does not resolve
-# outcome: compile rego_compile_error
+# outcome: compile rego_type_error | compile podops_compile_limit
 package rule.mine
 
 s0 := input.pod.name

@@ -1,5 +1,5 @@
 # tries: the same by functions of functions
-# outcome: compile rego_compile_error
+# outcome: compile podops_compile_limit
 package rule
 
 f0(x) := [x, x]

@@ -1,5 +1,5 @@
 # tries: the same by patterns, in the wrong order
-# outcome: compile rego_compile_error
+# outcome: withheld NotAllowed | withheld Timeout | compile podops_compile_limit
 package rule
 
 allow if {

@@ -1,5 +1,5 @@
 # tries: the same as the answer
-# outcome: compile rego_compile_error
+# outcome: withheld Denied | withheld Timeout | compile podops_compile_limit
 package rule
 
 s0 := input.pod.name

@@ -1,5 +1,5 @@
 # tries: a value that holds the one before twice, compared, which takes the compiler minutes
-# outcome: compile rego_compile_error
+# outcome: compile rego_type_error | compile podops_compile_limit
 package rule
 
 s0 := input.pod.name

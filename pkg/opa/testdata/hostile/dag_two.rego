@@ -1,5 +1,5 @@
 # tries: two such values of equal form
-# outcome: compile rego_compile_error
+# outcome: compile podops_compile_limit
 package rule
 
 s0 := input.pod.name

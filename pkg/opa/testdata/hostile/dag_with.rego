@@ -1,5 +1,5 @@
 # tries: the same by a rule with another input
-# outcome: compile rego_compile_error
+# outcome: withheld NotAllowed | withheld Timeout | compile podops_compile_limit
 package rule
 
 pair := [input.pod, input.pod]

@@ -1,5 +1,5 @@
 # tries: an array of a billion numbers
-# outcome: withheld EvaluationFailed
+# outcome: withheld Timeout
 package rule
 
 allow if count(numbers.range(1, 1000000000)) == 0

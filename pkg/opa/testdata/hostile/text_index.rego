@@ -1,5 +1,5 @@
 # tries: a format that prints one argument many times
-# outcome: withheld EvaluationFailed
+# outcome: withheld NotAllowed
 package rule
 
 allow if sprintf("%[1]s%[1]s%[1]s%[1]s%[1]s%[1]s%[1]s%[1]s", [input.pod.name]) == ""

@@ -1,5 +1,5 @@
 # tries: a text that becomes its square
-# outcome: withheld EvaluationFailed
+# outcome: withheld Timeout
 package rule
 
 allow if {

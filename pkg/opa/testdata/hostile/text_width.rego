@@ -1,5 +1,5 @@
 # tries: a short format with a wide field
-# outcome: withheld EvaluationFailed
+# outcome: withheld NotAllowed
 package rule
 
 allow if sprintf("%999999d%999999d%999999d", [1, 2, 3]) == ""

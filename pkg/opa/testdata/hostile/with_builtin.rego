@@ -1,5 +1,5 @@
 # tries: another meaning for a builtin
-# outcome: compile rego_compile_error
+# outcome: withheld NotAllowed
 package rule
 
 allow if startswith(input.pod.name, "x") with startswith as endswith

@@ -1,0 +1,61 @@
+package deferreddelete
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// ReplaceAnotherAfter is the time for which rules must have withheld a pod before another pod that its controller names goes instead.
+const ReplaceAnotherAfter = 15 * time.Second
+
+// MayReplace reports whether the delete of a pod begins that the controller of a DaemonSet has requested. With each refusal the
+// controller may name another pod, so no more pods begin than may be unavailable in a rolling update, besides pods that are
+// unavailable anyway. instead is a waiting pod whose delete ends first, since rules withhold it; nil for none. pods are
+// the pods of the DaemonSet. begun reports whether the delete of another pod has begun, and withheld whether rules withhold it.
+func MayReplace(
+	set *appsv1.DaemonSet, pod *corev1.Pod, pods []*corev1.Pod, begun, withheld func(*corev1.Pod) bool, now time.Time,
+) (may bool, instead *corev1.Pod) {
+	rolling := set.Spec.UpdateStrategy.RollingUpdate
+	if rolling == nil || isPositive(rolling.MaxSurge) || set.Status.NumberMisscheduled > 0 || !isReady(pod) {
+		return true, nil // no rolling update, one that creates the new pod first, or pods on nodes that are not selected
+	}
+	left := maxUnavailable(rolling.MaxUnavailable, int(set.Status.DesiredNumberScheduled), true)
+	serves := func(other *corev1.Pod) bool { return other.DeletionTimestamp == nil && isReady(other) && !begun(other) }
+	var waiting []*corev1.Pod
+	for _, other := range pods {
+		if other.UID == pod.UID || serves(other) {
+			continue
+		}
+		left--
+		if waitsFor(other, ActorOwner, now) >= ReplaceAnotherAfter && withheld(other) {
+			waiting = append(waiting, other)
+		}
+	}
+	if left > 0 {
+		return true, nil
+	}
+	if len(waiting) == 0 {
+		return false, nil
+	}
+	return left == 0, slices.MinFunc(waiting, func(a, b *corev1.Pod) int { return cmp.Compare(Begun(a), Begun(b)) })
+}
+
+// waitsFor returns for how long a pod whose delete an actor has begun waits for its rules; 0 if it does not.
+func waitsFor(pod *corev1.Pod, actor Actor, now time.Time) time.Duration {
+	nanos, err := strconv.ParseInt(Begun(pod), 10, 64)
+	if err != nil || !isBegunBy(pod, actor) || IsPermitted(pod) {
+		return 0
+	}
+	return now.Sub(time.Unix(0, nanos))
+}
+
+func isPositive(value *intstr.IntOrString) bool {
+	number, err := intstr.GetScaledValueFromIntOrPercent(value, 1, true)
+	return value != nil && err == nil && number > 0
+}

@@ -1,0 +1,319 @@
+package sandbox
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/rule"
+)
+
+// coder appends values to data, or reads them from it. A value has one description for both directions, so
+// that they cannot differ. JSON takes twice the time.
+type coder struct {
+	reads bool
+	data  []byte
+	err   error
+
+	// known are the pods that both sides know.
+	known *knownPods
+}
+
+// knownPods are the pods of earlier batches that a worker has kept. Its parent sends them again by UID and version
+// only: of the pods that a module reads, few change from one batch to the next.
+type knownPods struct {
+	pods map[types.UID]knownPod
+
+	// bytes is the size of the pods as they were sent. Both sides forget all pods above maxKnownBytes, before the
+	// next batch.
+	bytes int
+}
+
+// knownPod is one version of a pod; the parent keeps only the version.
+type knownPod struct {
+	version string
+	fact    *rule.PodFact
+}
+
+// maxKnownBytes is enough for 6,000 pods of one kilobyte.
+const maxKnownBytes = 6 << 20
+
+// next makes room for the pods of the next batch.
+func (k *knownPods) next() {
+	if k.pods == nil || k.bytes > maxKnownBytes {
+		*k = knownPods{pods: map[types.UID]knownPod{}}
+	}
+}
+
+// has reports whether a version of a pod is known. A pod without UID or version is not.
+func (k *knownPods) has(pod *rule.PodFact) bool {
+	known, ok := k.pods[pod.UID]
+	return ok && known.version == pod.Version
+}
+
+var errMalformed = errors.New("the message is malformed")
+
+// number codes a whole number.
+func number[T ~int | ~int64](c *coder, value *T) {
+	if !c.reads {
+		c.data = binary.AppendVarint(c.data, int64(*value))
+		return
+	}
+	read, size := binary.Varint(c.data)
+	if c.err != nil || size <= 0 {
+		c.fail()
+		return
+	}
+	*value, c.data = T(read), c.data[size:]
+}
+
+func (c *coder) fail() {
+	if c.err == nil {
+		c.err = errMalformed
+	}
+	c.data = nil
+}
+
+// length codes the length of a value whose parts take at least a byte each.
+func (c *coder) length(value int) int {
+	number(c, &value)
+	if c.reads && (value < 0 || value > len(c.data)) {
+		c.fail()
+		return 0
+	}
+	return value
+}
+
+func (c *coder) flag(value *bool) {
+	coded := 0
+	if *value {
+		coded = 1
+	}
+	number(c, &coded)
+	*value = coded == 1
+}
+
+func str[T ~string](c *coder, value *T) {
+	size := c.length(len(*value))
+	if !c.reads {
+		c.data = append(c.data, *value...)
+		return
+	}
+	*value, c.data = T(c.data[:size]), c.data[size:]
+}
+
+// document codes bytes; nil for none.
+func document[T ~[]byte](c *coder, value *T) {
+	size := c.length(len(*value))
+	if !c.reads {
+		c.data = append(c.data, *value...)
+		return
+	}
+	if size > 0 {
+		*value = append(T(nil), c.data[:size]...)
+	}
+	c.data = c.data[size:]
+}
+
+func (c *coder) time(value *time.Time) {
+	isSet := !value.IsZero()
+	if c.flag(&isSet); !isSet {
+		return
+	}
+	nanoseconds := value.UnixNano()
+	number(c, &nanoseconds)
+	if c.reads {
+		*value = time.Unix(0, nanoseconds)
+	}
+}
+
+// failure codes an error as its text; nil as an empty text.
+func (c *coder) failure(value *error) {
+	message := ""
+	if *value != nil {
+		message = (*value).Error()
+	}
+	str(c, &message)
+	if c.reads && message != "" {
+		*value = errors.New(message)
+	}
+}
+
+// list codes the elements of a list; nil for an empty list.
+func list[T any](c *coder, values *[]T, element func(*coder, *T)) {
+	size := c.length(len(*values))
+	if c.reads && size > 0 {
+		*values = make([]T, size)
+	}
+	for i := range *values {
+		element(c, &(*values)[i])
+	}
+}
+
+// entries codes the entries of a map; nil for an empty map.
+func entries[K ~string, V any](c *coder, values *map[K]V, element func(*coder, *V)) {
+	size := c.length(len(*values))
+	if !c.reads {
+		for key, value := range *values {
+			str(c, &key)
+			element(c, &value)
+		}
+		return
+	}
+	if size > 0 {
+		*values = make(map[K]V, size)
+	}
+	for range size {
+		var key K
+		var value V
+		str(c, &key)
+		element(c, &value)
+		(*values)[key] = value
+	}
+}
+
+// batch codes a batch.
+func (c *coder) batch(b *opa.Batch) {
+	c.known.next()
+	c.source(&b.Source)
+	str(c, &b.ID)
+	str(c, &b.Namespace)
+	document(c, &b.Literal)
+	document(c, &b.Parameters)
+	c.environment(&b.Environment)
+	list(c, &b.Requests, (*coder).request)
+	document(c, &b.Observed)
+	c.flag(&b.Outputs)
+}
+
+func (c *coder) source(s *opa.Source) {
+	str(c, &s.Owner)
+	str(c, &s.Module)
+	document(c, &s.ParametersSchema)
+}
+
+func (c *coder) environment(e *rule.Environment) {
+	c.time(&e.Now)
+	str(c, &e.Namespace.Name)
+	entries(c, &e.Namespace.Labels, str[string])
+	number(c, &e.Counts.Selected)
+	number(c, &e.Counts.Desired)
+	number(c, &e.Counts.Available)
+	number(c, &e.Counts.Reserved)
+	list(c, &e.Pods, (*coder).pod)
+	entries[types.UID](c, &e.Committed, (*coder).flag)
+	list(c, &e.Permits, func(c *coder, permit *rule.Permit) {
+		str(c, &permit.Pod)
+		c.time(&permit.At)
+	})
+}
+
+// request codes the fields of a request that users' modules read.
+func (c *coder) request(r *rule.Request) {
+	c.pod(&r.Pod)
+	str(c, &r.Stage)
+	str(c, &r.ID)
+	str(c, &r.Type)
+	str(c, &r.Cause)
+	c.time(&r.Since)
+}
+
+// pod codes a pod, or its UID and version if it is known.
+func (c *coder) pod(to **rule.PodFact) {
+	if c.reads {
+		*to = &rule.PodFact{}
+	}
+	size := len(c.data)
+	str(c, &(*to).UID)
+	str(c, &(*to).Version)
+	known := c.known.has(*to)
+	if c.flag(&known); known {
+		c.take(to)
+		return
+	}
+	c.podFields(*to)
+	if (*to).UID == "" || (*to).Version == "" {
+		return
+	}
+	keep := knownPod{version: (*to).Version}
+	if c.reads {
+		keep.fact = *to
+	}
+	c.known.pods[(*to).UID] = keep
+	c.known.bytes += max(size-len(c.data), len(c.data)-size)
+}
+
+// take replaces a pod that is read by the known one.
+func (c *coder) take(to **rule.PodFact) {
+	switch {
+	case !c.reads:
+	case c.known.has(*to):
+		*to = c.known.pods[(*to).UID].fact
+	default:
+		c.fail()
+	}
+}
+
+// podFields codes the fields of a pod that users' modules read.
+func (c *coder) podFields(p *rule.PodFact) {
+	str(c, &p.Namespace)
+	str(c, &p.Name)
+	entries(c, &p.Labels, str[string])
+	entries(c, &p.Annotations, str[string])
+	str(c, &p.Owner.Kind)
+	str(c, &p.Owner.Name)
+	str(c, &p.Owner.UID)
+	str(c, &p.Revision.Current)
+	str(c, &p.Revision.State)
+	str(c, &p.Node)
+	c.time(&p.Created)
+	c.flag(&p.Ready)
+	c.time(&p.AvailableSince)
+	c.flag(&p.Permitted)
+	list(c, &p.SkipRules, str[string])
+	c.flag(&p.Available)
+}
+
+// answer codes an answer.
+func (c *coder) answer(a *opa.Answer) {
+	c.moduleError(&a.Err)
+	number(c, &a.Verdict.Outcome)
+	str(c, &a.Verdict.Code)
+	str(c, &a.Verdict.Would)
+	str(c, &a.Verdict.Message)
+	str(c, &a.Verdict.Details)
+	number(c, &a.Verdict.RetryAfter)
+	document(c, &a.Output)
+	c.failure(&a.OutputErr)
+	number(c, &a.Duration)
+}
+
+// moduleError codes an error of a module; nil for none.
+func (c *coder) moduleError(value *error) {
+	failed := *value != nil
+	if c.flag(&failed); !failed {
+		return
+	}
+	reported := &opa.ModuleError{}
+	if !c.reads {
+		reported = opa.AsModuleError(*value)
+	}
+	str(c, &reported.Code)
+	str(c, &reported.Message)
+	str(c, &reported.Text)
+	if c.reads {
+		*value = checkedError(reported)
+	}
+}
+
+// end returns an error unless all of the data was read.
+func (c *coder) end() error {
+	if c.err == nil && len(c.data) > 0 {
+		return fmt.Errorf("%w: %d bytes are left", errMalformed, len(c.data))
+	}
+	return c.err
+}
