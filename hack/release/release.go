@@ -62,7 +62,7 @@ func everything(ctx context.Context, s settings, platforms []build.Platform, out
 		}
 		// What needs no compiler fails first.
 		err = r.changelog()
-		for _, step := range []func(context.Context) error{r.images, r.plugins, r.manifest} {
+		for _, step := range []func(context.Context) error{r.images, r.plugins, r.manifest, r.chart} {
 			if err == nil {
 				err = step(ctx)
 			}
@@ -278,6 +278,21 @@ func (r *release) manifest(ctx context.Context) error {
 	}
 	header := fmt.Sprintf("# PodOps %s, commit %s.\n#   kubectl apply --server-side -f install.yaml\n", r.tree.Version, r.tree.Commit)
 	return r.file("install.yaml", append([]byte(header), objects...))
+}
+
+// chart writes the Helm chart, whose image is that of this release.
+func (r *release) chart(context.Context) error {
+	entries, err := dist.Chart(os.DirFS(filepath.Join(r.tree.Dir, "charts", "podops")), r.tree.Version, r.index.Images[0].Reference())
+	if err != nil {
+		return err
+	}
+	path := "podops-" + strings.TrimPrefix(r.tree.Version, "v") + ".tgz"
+	archive, err := dist.Pack(path, entries, r.tree.Date)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(r.out, path)
+	return r.file(path, archive)
 }
 
 // changelog writes the section of the version.

@@ -26,9 +26,10 @@ const (
 	costOfKubeLink = 60.0
 	costOfOwnLink  = 10.0
 
-	// priorTime is the time for which a build counts as having run before it began, with every processor at work: the first
-	// packages are small, and their rate is not that of the others.
-	priorTime = time.Minute
+	// priorTime is the time for which a build counts as having run before it began, with every processor at work, at
+	// priorRate: the first packages are small, and their rate is not that of the others.
+	priorTime = 15 * time.Second
+	priorRate = 1.5 // cost for each second of a processor, on present machines
 )
 
 // complaintLines is the number of lines of compiler errors that are kept.
@@ -158,6 +159,6 @@ func (r *reader) line() string {
 
 // left returns the time that the rest of the build takes.
 func (r *reader) left(elapsed time.Duration) (left time.Duration, known bool) {
-	prior := priorTime.Seconds() * float64(r.processors)
+	prior := priorRate * priorTime.Seconds() * float64(r.processors)
 	return progress.Left(elapsed+priorTime, r.done+prior, r.total+prior)
 }

@@ -82,6 +82,36 @@ func TestTheTimeLeftIsHonest(t *testing.T) {
 	}
 }
 
+// TestTheTimeLeftIsHonestOnAFastMachine compares the estimates of a build whose clock was observed: it took 184 s, since its
+// processors were almost twice as fast as those of the recorded costs.
+func TestTheTimeLeftIsHonestOnAFastMachine(t *testing.T) {
+	const whole, total = 184 * time.Second, 717.9
+	for _, observed := range []struct {
+		elapsed time.Duration
+		done    float64
+	}{
+		{15 * time.Second, 80.7},
+		{30 * time.Second, 152.6},
+		{45 * time.Second, 188.6},
+		{60 * time.Second, 245.9},
+		{75 * time.Second, 286.0},
+		{90 * time.Second, 334.5},
+		{105 * time.Second, 422.0},
+		{120 * time.Second, 508.1},
+		{135 * time.Second, 563.6},
+		{150 * time.Second, 579.5},
+		{165 * time.Second, 625.1},
+		{175 * time.Second, 645.6},
+	} {
+		r := newReader(work{})
+		r.processors, r.total, r.done = 2, total, observed.done
+		actual := whole - observed.elapsed
+		if got, known := r.left(observed.elapsed); !known || (got-actual).Abs() > max(actual, time.Minute)/3 {
+			t.Errorf("after %s: %s are left, and the estimate is %s", observed.elapsed, actual, got)
+		}
+	}
+}
+
 func TestProgressLine(t *testing.T) {
 	r := newReader(work{costs: map[string]float64{"example.com/a": 10, "example.com/b": 30}, links: 60})
 	r.began = time.Now().Add(-65 * time.Second)

@@ -60,6 +60,9 @@ func Text(left time.Duration) string {
 		return "a few seconds left"
 	case left < 90*time.Second:
 		return fmt.Sprintf("about %d s left", 5*int(left.Round(5*time.Second)/(5*time.Second)))
+	case left < 5*time.Minute:
+		// A minute would be a third of the time that is left.
+		return fmt.Sprintf("about %g min left", left.Round(30*time.Second).Minutes())
 	default:
 		return fmt.Sprintf("about %d min left", int(left.Round(time.Minute)/time.Minute))
 	}

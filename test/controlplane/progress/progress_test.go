@@ -19,7 +19,8 @@ func TestLeft(t *testing.T) {
 		{10 * time.Second, 101, 100, ""},
 		{10 * time.Second, 90, 100, "a few seconds left"},
 		{10 * time.Second, 20, 100, "about 40 s left"},
-		{10 * time.Second, 10, 100, "about 2 min left"},
+		{10 * time.Second, 10, 100, "about 1.5 min left"},
+		{10 * time.Second, 7, 100, "about 2 min left"},
 		{time.Minute, 10, 100, "about 9 min left"},
 	} {
 		got := ""

@@ -27,13 +27,13 @@ func (e Entry) mode() int64 {
 	return 0o644
 }
 
-// Pack returns an archive of the type that the end of its name has, .tar.gz or .zip. All entries have the same time,
+// Pack returns an archive of the type that the end of its name has: .tar.gz, .tgz or .zip. All entries have the same time,
 // and belong to root.
 func Pack(name string, entries []Entry, modified time.Time) ([]byte, error) {
 	var out bytes.Buffer
 	var err error
 	switch {
-	case strings.HasSuffix(name, ".tar.gz"):
+	case strings.HasSuffix(name, ".tar.gz"), strings.HasSuffix(name, ".tgz"):
 		err = packTar(&out, entries, modified)
 	case strings.HasSuffix(name, ".zip"):
 		err = packZip(&out, entries, modified)

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -110,6 +111,41 @@ spec:
 		if _, err := Krew(template, "v0.1.0", sums); err == nil || !strings.Contains(err.Error(), sentence) {
 			t.Errorf("got %v, want an error that names %s", err, sentence)
 		}
+	}
+}
+
+// TestTheChartHasVersionAndImage packs the chart of the repository, so that it fails when make chart writes other lines.
+func TestTheChartHasVersionAndImage(t *testing.T) {
+	folder := os.DirFS(filepath.Join("..", "..", "..", "..", "charts", "podops"))
+	entries, err := Chart(folder, "v0.1.0", "registry.example/podops-manager:v0.1.0@sha256:aa")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, entry := range entries {
+		got[entry.Name] = string(entry.Content)
+	}
+	for name, lines := range map[string][]string{
+		"podops/Chart.yaml":             {"name: podops", "version: 0.1.0", "appVersion: v0.1.0"},
+		"podops/values.yaml":            {"image: registry.example/podops-manager:v0.1.0@sha256:aa"},
+		"podops/values.schema.json":     {"{"},
+		"podops/templates/_helpers.tpl": {`{{- define "podops.version" -}}`},
+	} {
+		for _, line := range lines {
+			if !strings.Contains("\n"+got[name], "\n"+line+"\n") {
+				t.Errorf("%s has no line %q", name, line)
+			}
+		}
+	}
+	if strings.Contains(got["podops/values.yaml"], "make image") {
+		t.Error("values.yaml of a release states that there is no image")
+	}
+}
+
+func TestAChartWithoutTheLinesOfMakeChartIsAnError(t *testing.T) {
+	folder := fstest.MapFS{"Chart.yaml": {Data: []byte("name: podops\nversion: 1.0.0\nappVersion: dev\n")}}
+	if _, err := Chart(folder, "v0.1.0", "image"); err == nil || !strings.Contains(err.Error(), `Chart.yaml does not have the line "version: 0.0.0" once`) {
+		t.Errorf("got %v, want an error that names the line", err)
 	}
 }
 
