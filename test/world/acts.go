@@ -14,6 +14,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -142,7 +143,7 @@ func (w *World) scaleTo(ctx context.Context, user string, on Workload, n int, by
 		err = w.patch(ctx, user, object(on), specPatch("parallelism", n))
 	case by == "apply":
 		err = w.patch(ctx, user, object(on), specPatch("replicas", n))
-	case by == "ssa":
+	case by == serverSide:
 		err = w.apply(ctx, user, on, n, "")
 	case by == "outdated":
 		patch := specPatch("replicas", n)
@@ -152,12 +153,10 @@ func (w *World) scaleTo(ctx context.Context, user string, on Workload, n int, by
 		err = w.patchScale(ctx, user, object(on), specPatch("replicas", n))
 	}
 	if err == nil {
-		w.wish(on.Name, func(known *wishes) {
-			if known.replicas != n {
-				known.before, known.replicas = known.replicas, n
-			}
-		})
-		w.laws.wishes(on.Name)
+		if on.Kind != Job {
+			n = w.laws.latest(on.Name).n // of two requests at once the last counts
+		}
+		w.noteReplicas(on.Name, n)
 	}
 	return err
 }
@@ -211,6 +210,7 @@ func (w *World) setImage(ctx context.Context, on Workload, to string) error {
 		err = w.client(person).Patch(ctx, object(on), client.RawPatch(types.StrategicMergePatchType, patch))
 	}
 	if err == nil {
+		to = w.laws.latest(on.Name).image
 		w.wish(on.Name, func(known *wishes) {
 			if known.image != to {
 				known.previous, known.image = known.image, to
@@ -248,7 +248,7 @@ func (w *World) isPersons(conflict error) bool {
 // defaultFieldManager is the program name, by which PodOps and the Kubernetes controllers own fields here.
 const defaultFieldManager = "world.test"
 
-// apply applies the manifest of a workload with server-side apply, without force.
+// apply applies the manifest of a workload with server-side apply, without force: it creates one that was deleted.
 func (w *World) apply(ctx context.Context, user string, on Workload, replicas int, to string) error {
 	on.Replicas = replicas
 	wanted := manifest(on)
@@ -262,9 +262,26 @@ func (w *World) apply(ctx context.Context, user string, on Workload, replicas in
 	if template := podTemplate(wanted); template != nil {
 		template.Spec.Containers[0].Image = to
 	}
+	if made, ok := wanted.(*unstructured.Unstructured); ok {
+		made.Object["spec"].(map[string]any)["image"] = to
+	}
 	wanted.GetObjectKind().SetGroupVersionKind(kinds[0])
 	//nolint:staticcheck // The typed way needs apply configurations of every kind.
-	return w.client(user).Patch(ctx, wanted, client.Apply, client.FieldOwner("gitops"))
+	if err := w.client(user).Patch(ctx, wanted, client.Apply, client.FieldOwner("gitops")); err != nil {
+		return err
+	}
+	if wanted.GetDeletionTimestamp() == nil {
+		w.revive(on)
+	}
+	return nil
+}
+
+// revive records that a workload exists, with the template of its manifest.
+func (w *World) revive(on Workload) {
+	w.wish(on.Name, func(known *wishes) {
+		known.recreated = known.recreated || known.gone
+		known.gone, known.orphaned, known.labelled = false, false, on.isLabelled()
+	})
 }
 
 // podTemplate returns the template of the pods of a workload; nil if it has none.
@@ -291,21 +308,21 @@ func (w *World) level(ctx context.Context, a Act, on Workload) error {
 		period, user = 30*time.Second, gitOps
 	}
 	for end := time.Now().Add(a.For); time.Now().Before(end); {
-		if user == gitOps && a.Text == "ssa" {
+		if user == gitOps && a.Text == serverSide {
 			if err := w.apply(ctx, user, on, a.N, ""); err != nil {
 				w.trace.note("apply: " + cut(err.Error(), 160))
 				if apierrors.IsConflict(err) && strings.Contains(err.Error(), "Apply failed") && !w.isPersons(err) {
 					w.laws.report(lawTrue, "server-side apply: "+err.Error())
 				}
 			} else {
-				w.noteReplicas(on.Name, a.N)
+				w.noteReplicas(on.Name, w.laws.latest(on.Name).n)
 			}
 		} else if live, ok := w.replicas(ctx, user, on); ok && live != a.N {
 			if err := w.scaleTo(ctx, user, on, a.N, map[string]string{gitOps: "apply"}[user]); err != nil {
 				w.trace.note(fmt.Sprintf("%s: %s", a.Verb, cut(err.Error(), 160)))
 			}
 		} else if ok {
-			w.noteReplicas(on.Name, a.N)
+			w.noteReplicas(on.Name, w.laws.latest(on.Name).n)
 		}
 		if !pause(ctx, period) {
 			return ctx.Err()
@@ -314,7 +331,7 @@ func (w *World) level(ctx context.Context, a Act, on Workload) error {
 	return nil
 }
 
-// noteReplicas records a wish that needed no request.
+// noteReplicas records the number that a workload is to have.
 func (w *World) noteReplicas(name string, n int) {
 	w.wish(name, func(known *wishes) {
 		if known.replicas != n {
@@ -368,10 +385,13 @@ func (w *World) adopt(ctx context.Context, _ Act, on Workload) error {
 	if template := podTemplate(again); template != nil {
 		template.Spec.Containers[0].Image = known.image
 	}
+	if made, ok := again.(*unstructured.Unstructured); ok {
+		made.Object["spec"].(map[string]any)["image"] = known.image
+	}
 	if err := w.client(person).Create(ctx, again); err != nil {
 		return fmt.Errorf("creating %s again: %w", on.Name, err)
 	}
-	w.wish(on.Name, func(known *wishes) { known.gone, known.orphaned = false, false })
+	w.revive(on)
 	w.laws.wishes(on.Name)
 	return nil
 }
@@ -385,8 +405,12 @@ func (w *World) template(ctx context.Context, a Act, on Workload) error {
 	if a.Verb == "template" {
 		value = appsv1alpha1.ControlLabelValue
 	}
-	w.laws.wishes(on.Name)
-	return w.patch(ctx, person, object(on), specPatch("template", labelPatch(appsv1alpha1.ControlLabelKey, value)))
+	err := w.patch(ctx, person, object(on), specPatch("template", labelPatch(appsv1alpha1.ControlLabelKey, value)))
+	if err == nil {
+		w.wish(on.Name, func(known *wishes) { known.labelled = value != nil })
+		w.laws.wishes(on.Name)
+	}
+	return err
 }
 
 // approve labels the first N pods of a workload, or all of them if N is 0. Text "others" leaves out waiting pods, and
@@ -448,18 +472,13 @@ func (w *World) approveAlways(ctx context.Context) {
 	for pause(ctx, 3*time.Second) {
 		for _, on := range w.schedule.Workloads {
 			w.mu.Lock()
-			on.Labels = All
 			active := w.always[on.Name]
 			w.mu.Unlock()
 			if !active {
 				continue
 			}
-			pods, err := w.pods(ctx, on)
-			if err != nil {
-				continue
-			}
-			for _, pod := range pods {
-				if pod.Labels[approved] == "" {
+			for _, pod := range w.laws.live(on) {
+				if isActive(&pod) && pod.Labels[approved] == "" {
 					_ = w.patch(ctx, approver, &pod, labelPatch(approved, "true")) // tried again
 				}
 			}

@@ -27,7 +27,7 @@ func TestDefect(t *testing.T) {
 	for n := *from; n < *from+uint64(*seeds); n++ {
 		played++
 		verdict := play(t, world.Generate(n))
-		if failing := unknown(verdict); len(failing) > 0 {
+		if failing := verdict.Laws(); len(failing) > 0 {
 			report(fmt.Sprintf("seed %d", n), failing[0], played)
 			return
 		}

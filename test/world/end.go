@@ -127,8 +127,8 @@ func (w *World) calm(ctx context.Context) error {
 	return nil
 }
 
-// mend ends what can never end by itself: a budget that permits no disruption once the workload is scaled in by one, and a
-// pod that never starts, of a StatefulSet whose controller waits for it.
+// mend ends what can never end by itself: a budget that permits no disruption once the workload is scaled in by one, a pod that never
+// starts, which the controllers of StatefulSets and ReplicaSets do not replace, and a released pod with the name of the next.
 func (w *World) mend(ctx context.Context, on Workload) error {
 	most := w.wished(on.Name).replicas - 1
 	switch on.Kind {
@@ -143,14 +143,22 @@ func (w *World) mend(ctx context.Context, on Workload) error {
 	if err == nil && budget.Spec.MinAvailable.IntValue() >= most {
 		err = w.unbudget(ctx, Act{}, on)
 	}
-	if client.IgnoreNotFound(err) != nil || on.Kind != StatefulSet && on.Kind != Group {
-		return client.IgnoreNotFound(err)
+	if err = client.IgnoreNotFound(err); err != nil || on.Kind != StatefulSet && on.Kind != Group && on.Kind != ReplicaSet {
+		return err
 	}
-	pods, err := w.pods(ctx, on)
-	for i := range pods {
-		if pods[i].Spec.Containers[0].Image == node.Broken {
-			err = errors.Join(err, w.client(person).Delete(ctx, &pods[i], client.GracePeriodSeconds(0)))
+	pods := w.laws.live(on)
+	on.Name = released(on)
+	blocking := w.laws.live(on)
+	for i := range blocking {
+		err = errors.Join(err, w.patch(ctx, person, &blocking[i], labelPatch(appsv1alpha1.ControlLabelKey, nil))) // no rule is for it any more
+	}
+	for _, pod := range pods {
+		if isActive(&pod) && pod.Spec.Containers[0].Image == node.Broken {
+			blocking = append(blocking, pod)
 		}
+	}
+	for i := range blocking {
+		err = errors.Join(err, w.client(person).Delete(ctx, &blocking[i], client.GracePeriodSeconds(0)))
 	}
 	return err
 }
@@ -201,6 +209,7 @@ func (l *laws) unsettled() []Violation {
 			}
 		case pod.DeletionTimestamp != nil:
 			found = append(found, Violation{Law: lawServes, Text: pod.Name + " is terminating"})
+		case image(pod.Spec) == node.Broken && l.world.wished(pod.Labels[app]).orphaned: // it never starts
 		case !isTrue(pod, corev1.PodReady):
 			found = append(found, Violation{Law: lawServes, Text: fmt.Sprintf("%s is not Ready: gate %t, containers %t, labels %s",
 				pod.Name, isTrue(pod, appsv1alpha1.ServiceReadyGate), isTrue(pod, corev1.ContainersReady), lifecycleKeys(pod.Labels))})
@@ -220,7 +229,10 @@ func (l *laws) unsettled() []Violation {
 // unsettledOwner returns what a workload lacks; empty if it has what it wants.
 func (l *laws) unsettledOwner(on Workload) string {
 	wish := l.world.wished(on.Name)
-	pods := l.mirror.active(func(pod *corev1.Pod) bool { return pod.Labels[app] == on.Name && pod.Namespace == on.Namespace() })
+	pods := l.mirror.active(func(pod *corev1.Pod) bool {
+		// Pods of an old revision that were orphaned have no owner any more: a Deployment that comes back makes the ReplicaSet of its own.
+		return pod.Labels[app] == on.Name && pod.Namespace == on.Namespace() && !(wish.recreated && metav1.GetControllerOfNoCopy(pod) == nil)
+	})
 	if wish.gone {
 		if !wish.orphaned && len(pods) > 0 {
 			return fmt.Sprintf("%s was deleted, and has %d pods", on.Name, len(pods))
@@ -231,18 +243,24 @@ func (l *laws) unsettledOwner(on Workload) string {
 	if len(pods) != want {
 		return fmt.Sprintf("%s has %d pods, and wants %d", on.Name, len(pods), want)
 	}
-	if on.Kind == ReplicaSet || on.Kind == Job {
+	// A DaemonSet counts its template generations from 1 again, and takes a pod of an earlier one of that number for its own.
+	if on.Kind == ReplicaSet || on.Kind == Job || on.Kind == DaemonSet && wish.recreated {
 		return ""
 	}
 	if old := countFunc(pods, func(pod *corev1.Pod) bool { return image(pod.Spec) != wish.image }); old > 0 {
 		return fmt.Sprintf("%s has %d pods of another revision than %s", on.Name, old, wish.image)
 	}
-	deployment, ok := l.mirror.get("deployments", on.Namespace(), on.Name).(*appsv1.Deployment)
-	if on.Kind == Deployment && (!ok || deployment.Status.ObservedGeneration != deployment.Generation ||
-		int(deployment.Status.AvailableReplicas) != want || int(deployment.Status.Replicas) != want) {
+	if on.Kind == Deployment && !l.showsPods(on, want) {
 		return fmt.Sprintf("the status of %s is not that of %d pods", on.Name, want)
 	}
 	return ""
+}
+
+// showsPods reports whether a Deployment has status for a number of available pods.
+func (l *laws) showsPods(on Workload, pods int) bool {
+	deployment, ok := l.mirror.get("deployments", on.Namespace(), on.Name).(*appsv1.Deployment)
+	return ok && deployment.Status.ObservedGeneration == deployment.Generation &&
+		int(deployment.Status.AvailableReplicas) == pods && int(deployment.Status.Replicas) == pods
 }
 
 // wants returns the number of pods that a workload wants in the end.
@@ -254,7 +272,7 @@ func (l *laws) wants(on Workload, replicas int) int {
 		return replicas * (1 + workersPerLeader)
 	case Job:
 		job, ok := l.mirror.get("jobs", on.Namespace(), on.Name).(*batchv1.Job)
-		if !ok || job.Status.CompletionTime != nil {
+		if !ok || job.Status.CompletionTime != nil || job.Spec.Suspend != nil && *job.Spec.Suspend {
 			return 0
 		}
 		return min(int(*job.Spec.Parallelism), int(*job.Spec.Completions-job.Status.Succeeded))

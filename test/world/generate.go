@@ -152,7 +152,7 @@ func (g generator) act(s Schedule, at time.Duration) []Act {
 
 // number draws a scale. The way back finds most: a number that is taken back before the pods went.
 func (g generator) number(a Act) []Act {
-	a.Verb, a.N, a.Text = "scale", 1+g.IntN(6), pick(g, "", "", "apply", "ssa")
+	a.Verb, a.N, a.Text = "scale", 1+g.IntN(6), pick(g, "", "", "apply", serverSide)
 	acts := []Act{a}
 	if g.chance(0.5) {
 		acts = append(acts, Act{At: a.At + g.upTo(40*time.Second), Verb: "scale-back", On: a.On, Text: a.Text})
@@ -172,7 +172,7 @@ func (g generator) revision(a Act) []Act {
 
 // level draws a client that compares numbers.
 func (g generator) level(a Act) []Act {
-	a.Verb, a.N, a.For, a.Text = pick(g, "hpa", "gitops"), 1+g.IntN(5), g.upTo(3*time.Minute), pick(g, "", "ssa")
+	a.Verb, a.N, a.For, a.Text = pick(g, "hpa", "gitops"), 1+g.IntN(5), g.upTo(3*time.Minute), pick(g, "", serverSide)
 	return []Act{a}
 }
 
@@ -257,7 +257,7 @@ func (g generator) trouble(s Schedule, a Act) []Act {
 	case 1:
 		return []Act{{At: a.At, Verb: "hang", N: g.IntN(s.Managers), For: g.upTo(20 * time.Second)}}
 	case 2:
-		return []Act{{At: a.At, Verb: "deny", Text: pick(g, "scale", "delete", "evict"), For: g.upTo(time.Minute)}}
+		return []Act{{At: a.At, Verb: "deny", Text: pick(g, "scale", "delete", "evict", "quota", "slow"), For: g.upTo(time.Minute)}}
 	default:
 		n := g.IntN(s.Nodes)
 		return []Act{{At: a.At, Verb: "lose-node", N: n}, {At: a.At + g.upTo(2*time.Minute), Verb: "add-node", N: n}}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -100,20 +101,29 @@ type laws struct {
 	wished   map[string][]dated // by workload, the newest last
 	bounds   map[string][]dated // by namespace and name of a rule
 	pods     map[string]*podFacts
+	nodes    map[string]time.Time // when a node was created, or its labels changed last
 	lastAct  time.Time
 	counted  map[string]int
 	since    time.Time // of counted
 }
 
-// dated is a number that holds from a time on.
+// dated is a number that holds from a time on, and of a workload also the revision.
 type dated struct {
 	at time.Time
 	n  int
+	revision
+}
+
+// revision is what the pods of a revision have in common.
+type revision struct {
+	image    string
+	labelled bool
 }
 
 // podFacts are what laws remember of a pod, by UID.
 type podFacts struct {
 	created   time.Time
+	templated bool      // it was created with the control label
 	labelled  time.Time // since when it has the control label
 	requested time.Time // when a client last requested its removal
 	failed    time.Time // when its containers last became unready
@@ -125,10 +135,10 @@ type podFacts struct {
 func newLaws(w *World) *laws {
 	l := &laws{
 		world: w, mirror: mirror{}, removed: map[string]int{}, wished: map[string][]dated{}, bounds: map[string][]dated{},
-		pods: map[string]*podFacts{},
+		pods: map[string]*podFacts{}, nodes: map[string]time.Time{},
 	}
 	for _, workload := range w.schedule.Workloads {
-		l.wished[workload.Name] = []dated{{w.began, workload.Replicas}}
+		l.wished[workload.Name] = []dated{{w.began, workload.Replicas, revision{first, workload.isLabelled()}}}
 	}
 	return l
 }
@@ -153,7 +163,15 @@ func (l *laws) wishes(name string) {
 	wish := l.world.wished(name)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.wished[name] = append(l.wished[name], dated{time.Now(), wish.replicas})
+	l.wished[name] = append(l.wished[name], dated{time.Now(), wish.replicas, revision{wish.image, wish.labelled}})
+}
+
+// latest returns the number and the revision that a workload is to have, by its last write.
+func (l *laws) latest(name string) dated {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := l.wished[name]
+	return list[len(list)-1]
 }
 
 // report records a violation.
@@ -247,6 +265,13 @@ func hasGate(pod *corev1.Pod) bool {
 	})
 }
 
+// waitsForTraffic reports whether the removal of a pod by a user waits until its traffic is off, and has not. The pods of an owner
+// that was deleted go at once.
+func (l *laws) waitsForTraffic(user string, pod *corev1.Pod) bool {
+	wish := l.world.wished(pod.Labels[app])
+	return l.isGuarded(user, pod) && isTrue(pod, corev1.PodReady) && (!wish.gone || wish.orphaned)
+}
+
 // removal checks the laws of the removal of a pod.
 func (l *laws) removal(write apiserver.Write, pod *corev1.Pod) {
 	if !isRemoval(write) {
@@ -257,13 +282,13 @@ func (l *laws) removal(write apiserver.Write, pod *corev1.Pod) {
 	if !isActive(pod) {
 		return
 	}
-	if l.isGuarded(write.User, pod) && isTrue(pod, corev1.PodReady) {
+	if l.waitsForTraffic(write.User, pod) {
 		l.violate(write.Time, lawTraffic, fmt.Sprintf("%s removed %s while its traffic was on", shortUser(write.User), pod.Name))
 	}
 	if isManager(write.User) && !isRequestedByLabel(pod) && !isOf(pod, "StatefulSet") {
 		l.violate(write.Time, lawRefused, fmt.Sprintf("PodOps removed %s: no label requests that", pod.Name))
 	}
-	if !isController(write.User) && !isManager(write.User) || passes(write.User) || !isControlled(pod) {
+	if !isController(write.User) && !isManager(write.User) || passes(write.User) || !isControlled(pod) || !l.world.managers.guards() {
 		return
 	}
 	if why := l.isWanted(on, pod); why != "" && time.Since(l.facts(pod).requested) > requested {
@@ -343,11 +368,50 @@ func (l *laws) rememberRequest(write apiserver.Write) {
 		return
 	}
 	pod, ok := l.mirror.get("pods", write.Namespace, write.Name).(*corev1.Pod)
-	if !ok || isController(write.User) && !isOf(pod, string(Fleet)) {
+	if !ok || passes(write.User) || isController(write.User) && !isOf(pod, string(Fleet)) {
 		return
 	}
 	facts := l.facts(pod)
 	facts.requested, facts.debt = write.Time, time.Time{}
+}
+
+// live returns copies of a workload's pods by name, as the API server has them: actors that poll read them without a request.
+func (l *laws) live(on Workload) []corev1.Pod {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var pods []corev1.Pod
+	for _, object := range l.mirror["pods"] {
+		if pod := object.(*corev1.Pod); pod.Labels[app] == on.Name && pod.Namespace == on.Namespace() {
+			pods = append(pods, *pod.DeepCopy())
+		}
+	}
+	slices.SortFunc(pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return pods
+}
+
+// liveSets returns copies of a workload's ReplicaSets by name, as live does.
+func (l *laws) liveSets(on Workload) []*appsv1.ReplicaSet {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var sets []*appsv1.ReplicaSet
+	for _, object := range l.mirror["replicasets"] {
+		if set := object.(*appsv1.ReplicaSet); set.Labels[app] == on.Name && set.Namespace == on.Namespace() {
+			sets = append(sets, set.DeepCopy())
+		}
+	}
+	slices.SortFunc(sets, func(a, b *appsv1.ReplicaSet) int { return strings.Compare(a.Name, b.Name) })
+	return sets
+}
+
+// object returns a copy of an object as the API server has it; nil if it does not exist.
+func (l *laws) object(resource, namespace, name string) runtime.Object {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	found := l.mirror.get(resource, namespace, name)
+	if found == nil {
+		return nil
+	}
+	return found.DeepCopyObject()
 }
 
 // facts returns what is remembered of a pod.
@@ -360,29 +424,44 @@ func (l *laws) facts(pod *corev1.Pod) *podFacts {
 	return known
 }
 
-// remember updates what is remembered of a pod.
+// remember updates what is remembered of a pod, a rule, a node or a workload.
 func (l *laws) remember(write apiserver.Write) {
 	if rule, ok := newest(write).(*appsv1alpha1.PodTransitionRule); ok {
 		l.rememberRule(write, rule)
 		return
 	}
-	pod, ok := write.After.(*corev1.Pod)
-	if !ok || pod == nil {
+	if node, ok := write.After.(*corev1.Node); ok {
+		if before, ok := write.Before.(*corev1.Node); !ok || !maps.Equal(before.Labels, node.Labels) {
+			l.nodes[node.Name] = write.Time
+		}
 		return
 	}
-	facts := l.facts(pod)
+	pod, ok := write.After.(*corev1.Pod)
+	if !ok || pod == nil {
+		l.rememberWorkload(write)
+		return
+	}
 	before, _ := write.Before.(*corev1.Pod)
+	l.rememberPod(write.Time, before, pod)
+}
+
+// rememberPod updates what is remembered of a pod; before is nil for a pod that was created.
+func (l *laws) rememberPod(at time.Time, before, pod *corev1.Pod) {
+	facts := l.facts(pod)
+	if before == nil {
+		facts.templated = isControlled(pod)
+	}
 	if isControlled(pod) && (before == nil || !isControlled(before)) {
-		facts.labelled = write.Time
+		facts.labelled = at
 	}
 	if before != nil && isTrue(before, corev1.ContainersReady) && !isTrue(pod, corev1.ContainersReady) {
-		facts.failed = write.Time
+		facts.failed = at
 	}
 	switch {
 	case !isInVain(pod):
 		facts.vain = time.Time{}
 	case facts.vain.IsZero():
-		facts.vain = write.Time
+		facts.vain = at
 	}
 }
 

@@ -30,7 +30,7 @@ type lawCase struct {
 func cluster(on Workload) *World {
 	w := &World{
 		schedule: Schedule{Workloads: []Workload{on}}, began: time.Now(), trace: &trace{began: time.Now()}, granted: map[string]int{},
-		wishes: map[string]*wishes{on.Name: {replicas: on.Replicas, before: on.Replicas, image: first, previous: first}},
+		wishes: map[string]*wishes{on.Name: {replicas: on.Replicas, before: on.Replicas, image: first, previous: first, labelled: on.isLabelled()}},
 	}
 	w.managers = &managers{world: w, steady: time.Now()}
 	w.laws = newLaws(w)

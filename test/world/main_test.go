@@ -4,7 +4,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"runtime"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -23,13 +25,18 @@ var (
 	full  = flag.Bool("trace", false, "print the trace of every schedule, in full")
 	plays = flag.Int("shrink", 40, "how many schedules may be played to shrink one that failed")
 
+	parts = flag.Int("parts", 1, "into how many parts the stories are divided")
+	part  = flag.Int("part", 0, "the part that TestStory plays")
+
+	processes = flag.Int("processes", runtime.NumCPU(), "how many processes play at once")
+
 	// fixture is made before any bubble.
 	fixture *world.Fixture
 )
 
 func TestMain(m *testing.M) {
 	if sandbox.IsChild(os.Args) {
-		os.Exit(sandbox.Child(os.Stdin, os.Stdout))
+		os.Exit(sandbox.Main(os.Stdin, os.Stdout))
 	}
 	flag.Parse()
 	// The second handler sleeps by a time that the process shares: a bubble begins in the year 2000, and would wait until
@@ -43,6 +50,9 @@ func TestMain(m *testing.M) {
 	if fixture, err = world.NewFixture(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
+	}
+	if *full {
+		fixture.TraceLines = math.MaxInt
 	}
 	os.Exit(m.Run())
 }

@@ -44,6 +44,9 @@ func isManager(user string) bool { return user == managerUser }
 
 // Fixture are the parts of a cluster that every schedule shares: manifests, compiled once. It is made outside of bubbles.
 type Fixture struct {
+	// TraceLines is the number of lines that the trace of a verdict has at most.
+	TraceLines int
+
 	configuration *admission.Configuration
 	definitions   []*apiextensionsv1.CustomResourceDefinition
 }
@@ -54,7 +57,7 @@ func NewFixture() (*Fixture, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the webhooks and policies: %w", err)
 	}
-	f := &Fixture{configuration: configuration, definitions: customDefinitions()}
+	f := &Fixture{TraceLines: 60, configuration: configuration, definitions: customDefinitions()}
 	const bases = "crd/bases"
 	files, err := fs.ReadDir(manifests.Manifests, bases)
 	if err != nil {

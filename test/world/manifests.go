@@ -101,7 +101,7 @@ func deadline(w Workload) *int32 {
 // template returns the template of the pods of a workload.
 func template(w Workload) corev1.PodTemplateSpec {
 	labels := map[string]string{app: w.Name}
-	if w.Labels == All && !w.Stranger {
+	if w.isLabelled() {
 		labels[appsv1alpha1.ControlLabelKey] = appsv1alpha1.ControlLabelValue
 	}
 	annotations := map[string]string{}
@@ -174,8 +174,8 @@ func budget(w Workload, minAvailable int) *policyv1.PodDisruptionBudget {
 }
 
 // workersOf returns the StatefulSet of the workers of a leader.
-func workersOf(leader *corev1.Pod, image string) *appsv1.StatefulSet {
-	replicas, labels := int32(workersPerLeader), maps.Clone(leader.Labels)
+func workersOf(of *corev1.Pod, image string) *appsv1.StatefulSet {
+	replicas, labels := int32(workersPerLeader), maps.Clone(of.Labels)
 	for _, key := range []string{appsv1.StatefulSetPodNameLabel, appsv1.PodIndexLabel, appsv1.ControllerRevisionHashLabelKey} {
 		delete(labels, key)
 	}
@@ -184,14 +184,14 @@ func workersOf(leader *corev1.Pod, image string) *appsv1.StatefulSet {
 			delete(labels, key)
 		}
 	}
-	selector := map[string]string{"leader": leader.Name}
-	labels["leader"] = leader.Name
+	selector := map[string]string{leader: of.Name}
+	labels[leader] = of.Name
 	controller := true
 	return &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: leader.Namespace, Name: leader.Name,
+			Namespace: of.Namespace, Name: of.Name,
 			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: "v1", Kind: "Pod", Name: leader.Name, UID: leader.UID, Controller: &controller, BlockOwnerDeletion: &controller,
+				APIVersion: "v1", Kind: "Pod", Name: of.Name, UID: of.UID, Controller: &controller, BlockOwnerDeletion: &controller,
 			}},
 		},
 		Spec: appsv1.StatefulSetSpec{

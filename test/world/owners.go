@@ -50,28 +50,28 @@ func (w *World) own(ctx context.Context) {
 	}
 }
 
-// customSpec returns the numbers of a custom resource.
-func (w *World) customSpec(ctx context.Context, on Workload) (object *unstructured.Unstructured, replicas int, image string, err error) {
-	object = custom(on)
-	if err := w.client(owner).Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
-		return nil, 0, "", err
+// customSpec returns a custom resource with its numbers; nil if it does not exist.
+func (w *World) customSpec(on Workload) (object *unstructured.Unstructured, replicas int, image string) {
+	object, ok := w.laws.object(strings.ToLower(string(on.Kind))+"s", on.Namespace(), on.Name).(*unstructured.Unstructured)
+	if !ok {
+		return nil, 0, ""
 	}
 	n, _, _ := unstructured.NestedInt64(object.Object, "spec", "replicas")
 	image, _, _ = unstructured.NestedString(object.Object, "spec", "image")
-	return object, int(n), image, nil
+	return object, int(n), image
 }
 
-// ownFleet creates, replaces and removes pods, at most one of which may be unavailable. When the deletion of a pod is
-// refused, it tries the next.
+// ownFleet creates, replaces and removes pods, at most one of which may be unavailable: an old pod that is unready goes first.
+// When the deletion of a pod is refused, it tries the next.
 func (w *World) ownFleet(ctx context.Context, on Workload) error {
-	object, replicas, wanted, err := w.customSpec(ctx, on)
-	if err != nil {
+	object, replicas, wanted := w.customSpec(on)
+	if object == nil {
+		return nil
+	}
+	if err := w.adoptPods(ctx, on, object); err != nil {
 		return err
 	}
-	pods, err := w.owned(ctx, on, object)
-	if err != nil {
-		return err
-	}
+	pods := w.owned(on, object)
 	for range replicas - len(pods) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: on.Namespace(), GenerateName: on.Name + "-"}}
 		made := template(on)
@@ -84,14 +84,33 @@ func (w *World) ownFleet(ctx context.Context, on Workload) error {
 			return fmt.Errorf("creating a pod: %w", err)
 		}
 	}
-	ready := len(pods) - countFunc(pods, func(pod corev1.Pod) bool { return !isTrue(&pod, corev1.PodReady) })
+	isUnready := func(pod corev1.Pod) bool { return !isTrue(&pod, corev1.PodReady) }
 	surplus := len(pods) - replicas
 	old := slices.DeleteFunc(slices.Clone(pods), func(pod corev1.Pod) bool { return image(pod.Spec) == wanted })
+	unready := slices.DeleteFunc(slices.Clone(old), func(pod corev1.Pod) bool { return !isUnready(pod) })
 	switch {
 	case surplus > 0:
 		w.removeAny(ctx, pods, surplus)
-	case ready == replicas && len(old) > 0:
+	case len(unready) > 0:
+		w.removeAny(ctx, unready, 1)
+	case surplus == 0 && !slices.ContainsFunc(pods, isUnready) && len(old) > 0:
 		w.removeAny(ctx, old, 1)
+	}
+	return nil
+}
+
+// adoptPods makes a Fleet the controller of its pods that have none: they were orphaned.
+func (w *World) adoptPods(ctx context.Context, on Workload, object client.Object) error {
+	for _, pod := range w.laws.live(on) {
+		if !isActive(&pod) || metav1.GetControllerOf(&pod) != nil {
+			continue
+		}
+		if err := controllerutil.SetControllerReference(object, &pod, w.scheme); err != nil {
+			return fmt.Errorf("adopting pod %s: %w", pod.Name, err)
+		}
+		if err := w.client(owner).Update(ctx, &pod); err != nil {
+			return fmt.Errorf("adopting pod %s: %w", pod.Name, err)
+		}
 	}
 	return nil
 }
@@ -109,12 +128,8 @@ func (w *World) removeAny(ctx context.Context, pods []corev1.Pod, n int) {
 }
 
 // owned returns the active pods of an object.
-func (w *World) owned(ctx context.Context, on Workload, object metav1.Object) ([]corev1.Pod, error) {
-	pods, err := w.pods(ctx, on)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return !metav1.IsControlledBy(&pod, object) }), nil
+func (w *World) owned(on Workload, object metav1.Object) []corev1.Pod {
+	return slices.DeleteFunc(w.laws.live(on), func(pod corev1.Pod) bool { return !isActive(&pod) || !metav1.IsControlledBy(&pod, object) })
 }
 
 func countFunc[T any](items []T, is func(T) bool) (n int) {
@@ -129,22 +144,24 @@ func countFunc[T any](items []T, is func(T) bool) (n int) {
 // ownRollout owns a ReplicaSet for each image: the one of the present image gets one more replica than it has ready, the
 // others lose one for each that is ready there, half of the replicas at a time.
 func (w *World) ownRollout(ctx context.Context, on Workload) error {
-	object, replicas, wanted, err := w.customSpec(ctx, on)
-	if err != nil {
-		return err
+	object, replicas, wanted := w.customSpec(on)
+	if object == nil {
+		return nil
 	}
-	var list appsv1.ReplicaSetList
-	if err := w.client(owner).List(ctx, &list, client.InNamespace(on.Namespace()), client.MatchingLabels{app: on.Name}); err != nil {
-		return fmt.Errorf("listing ReplicaSets: %w", err)
-	}
+	sets := w.laws.liveSets(on)
 	var current *appsv1.ReplicaSet
 	olds := 0
-	for i, set := range list.Items {
-		if !metav1.IsControlledBy(&set, object) {
+	for _, set := range sets {
+		if metav1.GetControllerOf(set) == nil {
+			if err := w.adoptSet(ctx, object, set); err != nil {
+				return err
+			}
+		}
+		if !metav1.IsControlledBy(set, object) {
 			continue
 		}
 		if image(set.Spec.Template.Spec) == wanted {
-			current = &list.Items[i]
+			current = set
 		} else {
 			olds += int(*set.Spec.Replicas)
 		}
@@ -160,17 +177,25 @@ func (w *World) ownRollout(ctx context.Context, on Workload) error {
 		return err
 	}
 	keep := max(0, replicas-int(current.Status.ReadyReplicas))
-	for _, set := range list.Items {
-		if set.UID == current.UID || !metav1.IsControlledBy(&set, object) {
+	for _, set := range sets {
+		if set.UID == current.UID || !metav1.IsControlledBy(set, object) {
 			continue
 		}
 		number := min(keep, int(*set.Spec.Replicas))
-		if err := w.setReplicas(ctx, &set, number); err != nil {
+		if err := w.setReplicas(ctx, set, number); err != nil {
 			return err
 		}
 		keep -= number
 	}
 	return nil
+}
+
+// adoptSet makes a Rollout the controller of a ReplicaSet that has none: it was orphaned.
+func (w *World) adoptSet(ctx context.Context, object client.Object, set *appsv1.ReplicaSet) error {
+	if err := controllerutil.SetControllerReference(object, set, w.scheme); err != nil {
+		return fmt.Errorf("adopting ReplicaSet %s: %w", set.Name, err)
+	}
+	return w.client(owner).Update(ctx, set)
 }
 
 func (w *World) createRevision(ctx context.Context, on Workload, object client.Object, wanted string) error {
@@ -201,13 +226,12 @@ func (w *World) setReplicas(ctx context.Context, set *appsv1.ReplicaSet, n int) 
 
 // ownGroup creates the StatefulSet of the workers of each leader.
 func (w *World) ownGroup(ctx context.Context, on Workload) error {
-	pods, err := w.pods(ctx, on)
-	if err != nil {
-		return err
-	}
-	for _, pod := range pods {
-		if strings.Count(pod.Name, "-") != strings.Count(on.Name, "-")+1 {
-			continue // a worker
+	for _, pod := range w.laws.live(on) {
+		if !isActive(&pod) || strings.Count(pod.Name, "-") != strings.Count(on.Name, "-")+1 {
+			continue // it leaves, or is a worker
+		}
+		if w.laws.object("statefulsets", pod.Namespace, pod.Name) != nil {
+			continue
 		}
 		if err := client.IgnoreAlreadyExists(w.client(owner).Create(ctx, workersOf(&pod, image(pod.Spec)))); err != nil {
 			return fmt.Errorf("creating the workers of %s: %w", pod.Name, err)
@@ -224,11 +248,7 @@ func (w *World) balance(ctx context.Context) {
 			if !on.Balanced {
 				continue
 			}
-			var list corev1.PodList
-			if err := w.client(balancer).List(ctx, &list, client.InNamespace(on.Namespace()), client.MatchingLabels{app: on.Name}); err != nil {
-				continue
-			}
-			for _, pod := range list.Items {
+			for _, pod := range w.laws.live(on) {
 				w.balancePod(ctx, &pod, draining)
 			}
 		}

@@ -20,7 +20,7 @@ const (
 	stuck = 3 * time.Minute
 
 	// idle is the processor time that a stuck process uses in that time, at most.
-	idle = 2 * time.Second
+	idle = 200 * time.Millisecond
 )
 
 // play plays a schedule in a bubble of its own. A bubble that fails would fail its parent, too, so verdicts are values.

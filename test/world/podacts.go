@@ -80,14 +80,24 @@ func (w *World) labelPod(ctx context.Context, a Act, on Workload) error {
 	return w.patch(ctx, person, pod, labelPatch(appsv1alpha1.ControlLabelKey, value))
 }
 
-// releasePod changes the label by which a workload selects a pod, so that its controller releases it.
+// leader is the label by which the controller of a Group selects its workers.
+const leader = "leader"
+
+// releasePod changes the labels by which a controller selects a pod, so that it releases the pod.
 func (w *World) releasePod(ctx context.Context, a Act, on Workload) error {
 	pod, err := w.pod(ctx, a, on)
 	if err != nil {
 		return err
 	}
-	return w.patch(ctx, person, pod, labelPatch(app, on.Name+"-released"))
+	labels := map[string]any{app: released(on)}
+	if _, isWorker := pod.Labels[leader]; isWorker {
+		labels[leader] = released(on)
+	}
+	return w.patch(ctx, person, pod, map[string]any{"metadata": map[string]any{"labels": labels}})
 }
+
+// released returns the label of the pods that were released by a workload.
+func released(on Workload) string { return on.Name + "-released" }
 
 // cost sets the deletion cost of a pod.
 func (w *World) cost(ctx context.Context, a Act, on Workload) error {

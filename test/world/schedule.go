@@ -80,6 +80,9 @@ func (w Workload) Namespace() string {
 	return Shop
 }
 
+// isLabelled reports whether the pod template in the workload's manifest has the control label.
+func (w Workload) isLabelled() bool { return w.Labels == All && !w.Stranger }
+
 // String returns the workload in one line.
 func (w Workload) String() string {
 	text := fmt.Sprintf("%s %s %d", w.Kind, w.Name, w.Replicas)
@@ -174,6 +177,14 @@ func (s Schedule) String() string {
 		lines = append(lines, "  late: "+a.String())
 	}
 	return strings.Join(lines, "\n")
+}
+
+// serverSide is the text of an act that writes with server-side apply.
+const serverSide = "ssa"
+
+// applies reports whether an act writes with server-side apply.
+func (s Schedule) applies() bool {
+	return slices.ContainsFunc(s.Acts, func(a Act) bool { return a.Text == serverSide })
 }
 
 // workload returns the workload with a name.

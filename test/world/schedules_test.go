@@ -2,8 +2,10 @@ package world_test
 
 import (
 	"fmt"
-	"slices"
-	"strings"
+	"os"
+	"os/exec"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,65 +15,109 @@ import (
 // shortSeeds is the number of schedules that are part of make test-world-share.
 const shortSeeds = 4
 
+// chunk is the number of schedules that a process plays: a process that is stuck, or ends, takes no more with it.
+const chunk uint64 = 50
+
 // TestSchedules plays the schedules of many seeds. A seed that fails is shrunk and printed; -seed plays it again.
 func TestSchedules(t *testing.T) {
-	if *seed != 0 {
+	switch {
+	case *seed != 0:
 		s := world.Generate(*seed)
 		verdict := play(t, s)
 		t.Log(describe(s, verdict))
-		if failing := unknown(verdict); len(failing) > 0 {
+		if failing := verdict.Laws(); len(failing) > 0 {
 			t.Errorf("laws: %v", failing)
 		}
-		return
+	case *processes > 1:
+		playInProcesses(t, *from, count())
+	default:
+		playSeeds(t, *from, count())
 	}
-	count := *seeds
+}
+
+// count returns how many schedules are played.
+func count() int {
 	if testing.Short() {
-		count = min(count, shortSeeds)
+		return min(*seeds, shortSeeds)
 	}
-	began, broken := time.Now(), map[string][]uint64{}
-	for n := *from; n < *from+uint64(count); n++ {
+	return *seeds
+}
+
+// playSeeds plays a number of schedules, one after the other.
+func playSeeds(t *testing.T, first uint64, count int) {
+	t.Helper()
+	began, used := time.Now(), processorTime()
+	for n := first; n < first+uint64(count); n++ {
 		s := world.Generate(n)
 		verdict := play(t, s)
 		if *full {
 			t.Log(describe(s, verdict))
 		}
-		for _, law := range verdict.Laws() {
-			broken[law] = append(broken[law], n)
-		}
-		failing := unknown(verdict)
+		failing := verdict.Laws()
 		if len(failing) == 0 {
 			continue
 		}
 		t.Errorf("seed %d: %v; go test -C test/world -run Schedules -seed %d", n, failing, n)
-		if *plays > 0 {
-			law, smallest := failing[0], verdict
-			s = world.Shrink(s, func(candidate world.Schedule) bool {
-				again := play(t, candidate)
-				if again.Broke(law) {
-					smallest = again
+		law, smallest := failing[0], verdict
+		s = world.Shrink(s, func(candidate world.Schedule) bool {
+			again := play(t, candidate)
+			if again.Broke(law) {
+				smallest = again
+			}
+			return again.Broke(law)
+		}, *plays)
+		t.Log("shrunk:\n" + describe(s, smallest))
+	}
+	t.Log(rate(count, time.Since(began), processorTime()-used))
+}
+
+// rate returns how many schedules were played, and how fast.
+func rate(count int, took, used time.Duration) string {
+	return fmt.Sprintf("%d schedules in %s, %.2f for each second of a processor", count, took.Truncate(time.Second), float64(count)/used.Seconds())
+}
+
+// playInProcesses plays schedules in several processes of this program at once, since the names that Kubernetes generates belong
+// to a process: a seed would not reproduce beside others.
+func playInProcesses(t *testing.T, first uint64, count int) {
+	t.Helper()
+	began, end := time.Now(), first+uint64(count)
+	chunk := min(chunk, uint64((count+*processes-1) / *processes))
+	var used atomic.Int64
+	chunks := make(chan uint64)
+	var running sync.WaitGroup
+	for range *processes {
+		running.Go(func() {
+			for from := range chunks {
+				next := min(from+chunk, end)
+				out, cost, err := inProcess(t, "-test.run=^TestSchedules$",
+					fmt.Sprintf("-from=%d", from), fmt.Sprintf("-seeds=%d", next-from), fmt.Sprintf("-shrink=%d", *plays))
+				used.Add(int64(cost))
+				if err != nil {
+					t.Errorf("seeds %d to %d: %v\n%s", from, next-1, err, out)
 				}
-				return again.Broke(law)
-			}, *plays)
-			t.Log("shrunk:\n" + describe(s, smallest))
-		}
+			}
+		})
 	}
-	took := time.Since(began)
-	t.Logf("%d schedules in %s, %.0f a minute", count, took.Truncate(time.Second), float64(count)/took.Minutes())
-	var lines []string
-	for law, by := range broken {
-		lines = append(lines, fmt.Sprintf("%s: %d of %d, seeds %v", law, len(by), count, by[:min(len(by), 12)]))
+	for from := first; from < end; from += chunk {
+		chunks <- from
 	}
-	slices.Sort(lines)
-	t.Log(strings.Join(lines, "\n"))
+	close(chunks)
+	running.Wait()
+	t.Log(rate(count, time.Since(began), time.Duration(used.Load())))
 }
 
-// unknown returns the laws that were broken and of which no defect is known.
-func unknown(verdict world.Verdict) []string {
-	return slices.DeleteFunc(verdict.Laws(), func(law string) bool { return slices.Contains(knownLaws(), law) })
-}
-
-// knownLaws returns the laws that known defects break in schedules of seeds; the stories that are known have the
-// defects. A new defect that breaks the same law hides behind them.
-func knownLaws() []string {
-	return []string{"and then", "in vain", "number", "owners", "refused", "remains", "requests", "serves", "true", "wanted"}
+// inProcess runs tests of this program in a process of its own. It returns what they print, and the processor time that they use.
+func inProcess(t *testing.T, args ...string) (out []byte, used time.Duration, err error) {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		return nil, 0, err
+	}
+	command := exec.CommandContext(t.Context(), program, append(args, "-test.timeout=0", "-processes=1")...)
+	command.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400")
+	out, err = command.CombinedOutput()
+	if state := command.ProcessState; state != nil {
+		used = state.UserTime() + state.SystemTime()
+	}
+	return out, used, err
 }

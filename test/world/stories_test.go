@@ -1,7 +1,10 @@
 package world_test
 
 import (
+	"flag"
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,8 +28,12 @@ type story struct {
 	// granted are what clients that count were granted.
 	granted map[string]int
 
-	// known is true for a defect of this tree. A story of a known defect that passes fails.
+	// known is true for a defect of this tree, whose story make test-world-share leaves out. A story of a known defect that passes
+	// fails.
 	known bool
+
+	// long is true for a story that takes much more of a processor than others: make test-world-share leaves it out.
+	long bool
 }
 
 const anyNumber = -1
@@ -64,14 +71,20 @@ func (s story) problems(verdict world.Verdict) []string {
 	return all
 }
 
+// TestStory plays the stories. Several processes play them at once, unless their traces are printed.
 func TestStory(t *testing.T) {
-	for _, s := range stories() {
+	if *processes > 1 && !*full {
+		playParts(t)
+		return
+	}
+	for i, s := range stories() {
+		if i%*parts != *part || testing.Short() && (s.known || s.long) {
+			continue
+		}
 		t.Run(s.name, func(t *testing.T) {
-			if testing.Short() && s.known {
-				t.Skip("a known defect, which make test-world plays")
-			}
-			schedule := s.schedule()
+			schedule, used := s.schedule(), processorTime()
 			verdict := play(t, schedule)
+			used = processorTime() - used
 			problems := s.problems(verdict)
 			switch {
 			case *full:
@@ -79,7 +92,7 @@ func TestStory(t *testing.T) {
 			case len(problems) > 0 && !s.known:
 				t.Log(describe(schedule, verdict))
 			}
-			t.Logf("%d writes in %s: %v", verdict.Writes, verdict.Took.Truncate(time.Second), problems)
+			t.Logf("%d writes in %s, %s of a processor: %v", verdict.Writes, verdict.Took.Truncate(time.Second), used.Truncate(time.Millisecond), problems)
 			if s.known && len(problems) == 0 {
 				t.Error("the story of a known defect passes: clear known")
 			}
@@ -88,4 +101,22 @@ func TestStory(t *testing.T) {
 			}
 		})
 	}
+}
+
+// playParts plays the stories that the pattern of go test selects, each process a part of them.
+func playParts(t *testing.T) {
+	t.Helper()
+	_, selected, _ := strings.Cut(flag.Lookup("test.run").Value.String(), "/")
+	var running sync.WaitGroup
+	for n := range *processes {
+		running.Go(func() {
+			out, used, err := inProcess(t, "-test.v", "-test.run=^TestStory$/"+selected, fmt.Sprintf("-test.short=%t", testing.Short()),
+				fmt.Sprintf("-parts=%d", *processes), fmt.Sprintf("-part=%d", n))
+			t.Logf("%s of a processor:\n%s", used.Truncate(time.Second), out)
+			if err != nil {
+				t.Errorf("part %d of %d: %v", n, *processes, err)
+			}
+		})
+	}
+	running.Wait()
 }

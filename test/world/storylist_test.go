@@ -21,7 +21,7 @@ func during(seconds int, verb string, n int, text string, lasts time.Duration) w
 // approvals is the rule that requires a label.
 func approvals() world.Act { return at(0, "rule", 0, "approved") }
 
-// deployment, replicaSet and statefulSet return workloads with the name web.
+// deployment returns a Deployment with the name web.
 func deployment(replicas int) world.Workload {
 	return world.Workload{Kind: world.Deployment, Name: "web", Replicas: replicas, Start: 2 * time.Second, Stop: time.Second}
 }
@@ -94,6 +94,44 @@ func numbers() []story {
 			length: 3 * time.Minute, left: 4,
 		},
 		{
+			name: "a withdrawal comes while the watch of StatefulSets is late", workload: of(world.StatefulSet, 3),
+			late:   []world.Act{{At: 15 * time.Second, On: "statefulsets", N: 30, For: time.Minute}},
+			acts:   []world.Act{approvals(), at(10, "scale", 2, ""), at(20, "scale", 3, ""), at(25, "approve", 0, "")},
+			length: 3 * time.Minute, left: 3,
+		},
+		{
+			name: "a scale-out comes while the watch of ReplicaSets is late", workload: deployment(2),
+			late:   []world.Act{{At: 0, On: "replicasets", N: 10, For: time.Minute}},
+			acts:   []world.Act{approvals(), at(0, "approve-always", 0, ""), at(10, "scale", 4, "")},
+			length: 3 * time.Minute, left: 4,
+		},
+		{
+			name: "a rollout of a DaemonSet that names another pod at each refusal", workload: with(of(world.DaemonSet, 4), func(w *world.Workload) {
+				w.Start = 20 * time.Second
+			}), nodes: 4,
+			acts:   []world.Act{approvals(), at(10, "image", 0, "v2"), at(60, "approve", 0, "")},
+			length: 15 * time.Minute, removed: 4, left: 4,
+		},
+		{
+			name: "a rollout of a DaemonSet whose deletes reach two managers", workload: of(world.DaemonSet, 4), nodes: 4, managers: 2,
+			acts:   []world.Act{approvals(), at(10, "image", 0, "v2"), at(60, "approve", 0, "")},
+			length: 10 * time.Minute, removed: 4, left: 4,
+		},
+		{
+			name: "another pod of a StatefulSet fails while its rollout is held", workload: of(world.StatefulSet, 3),
+			acts: []world.Act{
+				approvals(), at(10, "image", 0, "v2"), during(40, "fail", 0, "", 5*time.Minute), at(70, "approve", 0, ""),
+			},
+			length: 4 * time.Minute, left: 3,
+		},
+		{
+			name: "a StatefulSet is scaled in while its rollout is held", workload: of(world.StatefulSet, 3),
+			acts: []world.Act{
+				approvals(), at(10, "image", 0, "v2"), at(30, "approve", 0, "waiting"), at(70, "scale", 2, ""), at(100, "approve", 0, ""),
+			},
+			length: 5 * time.Minute, removed: 4, left: 2,
+		},
+		{
 			name: "new pods fail while a rollout is held",
 			workload: with(deployment(4), func(w *world.Workload) {
 				w.MaxUnavailable, w.MaxSurge = "0", "50%"
@@ -105,12 +143,12 @@ func numbers() []story {
 			length: 4 * time.Minute, left: anyNumber,
 		},
 		{
-			name: "a scale-in is held for a quarter of an hour", workload: with(deployment(4), func(w *world.Workload) { w.ProgressDeadline = 20 }),
+			name: "a scale-in is held for a quarter of an hour", long: true, workload: with(deployment(4), func(w *world.Workload) { w.ProgressDeadline = 20 }),
 			acts:   []world.Act{approvals(), at(10, "scale", 2, "")},
 			length: 15 * time.Minute, left: 4,
 		},
 		{
-			name: "a rollout is held for an hour", workload: with(deployment(4), func(w *world.Workload) { w.ProgressDeadline = 20 }),
+			name: "a rollout is held for an hour", long: true, workload: with(deployment(4), func(w *world.Workload) { w.ProgressDeadline = 20 }),
 			acts:   []world.Act{approvals(), at(10, "image", 0, "v2")},
 			length: time.Hour, left: anyNumber,
 		},
@@ -172,6 +210,11 @@ func counterparts() []story {
 			length: 4 * time.Minute, left: anyNumber,
 		},
 		{
+			name: "a Deployment is orphaned during its rollout, and comes back", workload: deployment(3),
+			acts:   []world.Act{at(10, "image", 0, "v2"), at(12, "orphan", 0, "all"), at(70, "adopt", 0, "")},
+			length: 3 * time.Minute, left: anyNumber, removed: anyNumber,
+		},
+		{
 			name: "a pod is released while it waits", workload: of(world.ReplicaSet, 3),
 			acts:   []world.Act{approvals(), at(10, "scale", 1, ""), at(40, "release-pod", 0, "waiting"), at(60, "approve", 0, "")},
 			length: 4 * time.Minute, left: anyNumber, removed: anyNumber,
@@ -190,6 +233,11 @@ func counterparts() []story {
 			name: "the template of a ReplicaSet loses the label while its pods wait", workload: of(world.ReplicaSet, 3),
 			acts:   []world.Act{approvals(), at(10, "scale", 1, ""), at(30, "untemplate", 0, ""), at(50, "approve", 0, "")},
 			length: 4 * time.Minute, left: 1, removed: 2,
+		},
+		{
+			name: "the template of a ReplicaSet loses the label, and its scale-in is withdrawn", workload: of(world.ReplicaSet, 3),
+			acts:   []world.Act{approvals(), at(10, "scale", 1, ""), at(30, "untemplate", 0, ""), at(50, "scale", 3, ""), at(80, "approve", 0, "")},
+			length: 4 * time.Minute, left: 3,
 		},
 		{
 			name: "a node is selected again while its pod waits", workload: of(world.DaemonSet, 3),
@@ -231,7 +279,7 @@ func strangers() []story {
 		{
 			name:     "pods without the label while a manager hangs",
 			workload: with(deployment(3), func(w *world.Workload) { w.Stranger = true }),
-			acts:     []world.Act{during(0, "hang", 0, "", time.Minute), at(10, "evict", 0, ""), at(20, "scale", 1, "")},
+			acts:     []world.Act{during(0, "hang", 0, "", time.Minute), at(10, "evict", 0, ""), at(40, "scale", 1, "")},
 			length:   2 * time.Minute, left: 1, removed: 3,
 		},
 	}
@@ -286,6 +334,11 @@ func clients() []story {
 			name: "a group of a leader and its workers", workload: of(world.Group, 4),
 			acts:   []world.Act{at(0, "rule", 0, "share=25%"), at(10, "image", 0, "v2")},
 			length: 15 * time.Minute, left: 12, removed: anyNumber,
+		},
+		{
+			name: "a descheduler that may evict pods of groups of a leader and its workers", long: true, workload: of(world.Group, 5),
+			acts:   []world.Act{at(0, "rule", 0, "max=3"), during(10, "evict-some", 9, "", 2*time.Minute)},
+			length: 5 * time.Minute, left: 15, removed: anyNumber,
 		},
 		{
 			name: "three deletes under a rule that permits one pod", workload: deployment(4),

@@ -37,6 +37,9 @@ func (t *trace) add(at time.Time, text string) {
 	t.entries = append(t.entries, fmt.Sprintf("%10.3fs %s", at.Sub(t.began).Seconds(), text))
 }
 
+// broken marks a law that did not hold.
+const broken = "s !! "
+
 // note records a text.
 func (t *trace) note(text string) { t.add(time.Now(), "** "+text) }
 
@@ -57,16 +60,22 @@ func (t *trace) write(write apiserver.Write) {
 	t.add(write.Time, text)
 }
 
-// lines returns at most n lines: all, or the first tenth and the last of them.
+// lines returns at most n lines: all, or the first tenth and the lines up to the first law that did not hold, or up to the end.
 func (t *trace) lines(n int) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.entries) <= n {
 		return slices.Clone(t.entries)
 	}
+	const after = 5 // lines that show what followed
+	end := len(t.entries)
+	if broken := slices.IndexFunc(t.entries, func(entry string) bool { return strings.Contains(entry, broken) }); broken >= 0 {
+		end = min(end, max(n, broken+1+after))
+	}
 	head := n / 10
-	lines := append(slices.Clone(t.entries[:head]), fmt.Sprintf("... %d lines ...", len(t.entries)-n+1))
-	return append(lines, t.entries[len(t.entries)-(n-head-1):]...)
+	from := end - (n - head - 1)
+	lines := append(slices.Clone(t.entries[:head]), fmt.Sprintf("... %d lines ...", from-head))
+	return append(lines, t.entries[from:end]...)
 }
 
 // shortUser returns the last part of a user name.

@@ -11,6 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -88,7 +89,7 @@ func (l *laws) isWanted(on Workload, pod *corev1.Pod) string {
 	controller := metav1.GetControllerOf(pod)
 	if wish.gone || controller == nil {
 		if wish.orphaned && isSettled(l.wished[on.Name], time.Now()) {
-			return "its owner was deleted without its pods"
+			return l.orphaned(pod, controller)
 		}
 		return ""
 	}
@@ -107,17 +108,43 @@ func (l *laws) isWanted(on Workload, pod *corev1.Pod) string {
 	}
 }
 
+// twice returns how many more pods go than their owner wants when two managers lead at once: each may begin another pod.
+func (l *laws) twice() int {
+	if l.world.schedule.BothLead {
+		return 1
+	}
+	return 0
+}
+
+// orphaned returns why a pod of a workload that was deleted without its pods stays. The ReplicaSet of a Deployment may stay, and have
+// more pods than it is to have.
+func (l *laws) orphaned(pod *corev1.Pod, controller *metav1.OwnerReference) string {
+	if controller != nil && controller.Kind == string(ReplicaSet) {
+		set, ok := l.mirror.get("replicasets", pod.Namespace, controller.Name).(*appsv1.ReplicaSet)
+		if ok && set.UID == controller.UID && l.remaining(pod, func(other *corev1.Pod) bool { return metav1.IsControlledBy(other, set) }) >= int(*set.Spec.Replicas) {
+			return ""
+		}
+	}
+	return "its owner was deleted without its pods"
+}
+
+// remaining returns the number of pods that a function selects and that are left once a pod is gone, without pods that leave.
+func (l *laws) remaining(pod *corev1.Pod, selects func(*corev1.Pod) bool) int {
+	return len(l.mirror.active(func(other *corev1.Pod) bool {
+		leaves := isControlled(other) && hasGate(other) && !isTrue(other, appsv1alpha1.ServiceReadyGate) && isTrue(other, corev1.ContainersReady)
+		return other.UID != pod.UID && other.Namespace == pod.Namespace && !leaves && selects(other)
+	}))
+}
+
 // numberWants returns why a workload with a number of replicas wants a pod.
 func (l *laws) numberWants(on Workload, pod *corev1.Pod) string {
 	now := time.Now()
-	siblings := l.mirror.active(func(other *corev1.Pod) bool {
-		leaves := isControlled(other) && hasGate(other) && !isTrue(other, appsv1alpha1.ServiceReadyGate) && isTrue(other, corev1.ContainersReady)
-		return other.Labels[app] == on.Name && other.Namespace == pod.Namespace && (other.UID == pod.UID || !leaves)
-	})
-	after := len(siblings) - 1
-	least := floor(l.wished[on.Name], now) + l.world.schedule.Strict
+	after := l.remaining(pod, func(other *corev1.Pod) bool { return other.Labels[app] == on.Name })
+	least := floor(l.wished[on.Name], now) + l.world.schedule.Strict - l.twice()
 	switch {
 	case on.Kind == ReplicaSet || l.isCurrent(on, pod): // the number is all that the owner wants
+	case l.wasOld(on, pod, now):
+		return ""
 	case on.Kind == Deployment:
 		least -= l.unavailable(on, least)
 	default:
@@ -129,9 +156,24 @@ func (l *laws) numberWants(on Workload, pod *corev1.Pod) string {
 	return fmt.Sprintf("%d pods are left of the %d that are wanted", after, least)
 }
 
+// wasOld reports whether a pod has the revision of its workload, and has not had it recently: a change was taken back.
+func (l *laws) wasOld(on Workload, pod *corev1.Pod, now time.Time) bool {
+	list, has := l.wished[on.Name], l.revision(pod)
+	old := false
+	for i := len(list) - 2; i >= 0 && now.Sub(list[i+1].at) <= recently; i-- {
+		old = old || list[i].revision != has
+	}
+	return old && list[len(list)-1].revision == has
+}
+
+func (l *laws) revision(pod *corev1.Pod) revision {
+	return revision{image(pod.Spec), l.facts(pod).templated}
+}
+
 // isCurrent reports whether a pod has the revision that its workload has had for a time.
 func (l *laws) isCurrent(on Workload, pod *corev1.Pod) bool {
-	return isSettled(l.wished[on.Name], time.Now()) && image(pod.Spec) == l.world.wished(on.Name).image
+	list := l.wished[on.Name]
+	return isSettled(list, time.Now()) && list[len(list)-1].revision == l.revision(pod)
 }
 
 // daemonSetWants returns why a DaemonSet wants a pod.
@@ -142,9 +184,12 @@ func (l *laws) daemonSetWants(on Workload, pod *corev1.Pod) string {
 	return "its node is selected, and its revision is the present one"
 }
 
-// unavailable returns how many pods of a Deployment a rollout may take away at once.
+// unavailable returns how many pods of a Deployment or a DaemonSet a rollout may take away at once.
 func (l *laws) unavailable(on Workload, replicas int) int {
-	if on.Recreate {
+	switch {
+	case on.Kind == DaemonSet:
+		return 1
+	case on.Recreate:
 		return replicas
 	}
 	bound := on.MaxUnavailable
@@ -162,11 +207,12 @@ func (l *laws) unavailable(on Workload, replicas int) int {
 	return n
 }
 
-// selectsNode reports whether a DaemonSet selects the node of a pod, and no node changed recently.
+// selectsNode reports whether a DaemonSet selects the node of a pod, which did not change recently.
 func (l *laws) selectsNode(on Workload, pod *corev1.Pod) bool {
 	node, ok := l.mirror.get("nodes", "", pod.Spec.NodeName).(*corev1.Node)
 	set, live := l.mirror.get("daemonsets", on.Namespace(), on.Name).(*appsv1.DaemonSet)
-	return ok && live && set.DeletionTimestamp == nil && labels.SelectorFromSet(set.Spec.Template.Spec.NodeSelector).Matches(labels.Set(node.Labels))
+	return ok && live && set.DeletionTimestamp == nil && time.Since(l.nodes[node.Name]) > recently &&
+		labels.SelectorFromSet(set.Spec.Template.Spec.NodeSelector).Matches(labels.Set(node.Labels))
 }
 
 // jobWants returns why a Job wants its pods.
@@ -185,6 +231,40 @@ func (l *laws) jobWants(on Workload) string {
 	return "the Job is not suspended"
 }
 
+// rememberWorkload records the number and the revision that a workload is to have, at the write: its author hears of it later.
+func (l *laws) rememberWorkload(write apiserver.Write) {
+	on, ok := l.world.schedule.workload(write.Name)
+	if !ok || on.Namespace() != write.Namespace {
+		return
+	}
+	list := l.wished[on.Name]
+	now := list[len(list)-1]
+	switch object := write.After.(type) {
+	case *appsv1.Deployment:
+		now.n, now.revision = int(*object.Spec.Replicas), revisionFrom(object.Spec.Template)
+	case *appsv1.StatefulSet:
+		now.n, now.revision = int(*object.Spec.Replicas), revisionFrom(object.Spec.Template)
+	case *appsv1.ReplicaSet:
+		now.n, now.revision = int(*object.Spec.Replicas), revisionFrom(object.Spec.Template)
+	case *appsv1.DaemonSet:
+		now.revision = revisionFrom(object.Spec.Template)
+	case *unstructured.Unstructured:
+		n, _, _ := unstructured.NestedInt64(object.Object, "spec", "replicas")
+		now.image, _, _ = unstructured.NestedString(object.Object, "spec", "image")
+		now.n = int(n)
+	default:
+		return
+	}
+	if last := list[len(list)-1]; last.n != now.n || last.revision != now.revision {
+		now.at = write.Time
+		l.wished[on.Name] = append(list, now)
+	}
+}
+
+func revisionFrom(template corev1.PodTemplateSpec) revision {
+	return revision{image(template.Spec), template.Labels[appsv1alpha1.ControlLabelKey] == appsv1alpha1.ControlLabelValue}
+}
+
 // rememberRule records the bound of a rule of availability.
 func (l *laws) rememberRule(write apiserver.Write, rule *appsv1alpha1.PodTransitionRule) {
 	key := rule.Namespace + "/" + rule.Name
@@ -194,9 +274,9 @@ func (l *laws) rememberRule(write apiserver.Write, rule *appsv1alpha1.PodTransit
 	}
 	list := l.bounds[key]
 	if len(list) == 0 {
-		l.bounds[key] = []dated{{time.Time{}, math.MaxInt32}, {write.Time, bound}}
+		l.bounds[key] = []dated{{n: math.MaxInt32}, {at: write.Time, n: bound}}
 	} else if list[len(list)-1].n != bound {
-		l.bounds[key] = append(list, dated{write.Time, bound})
+		l.bounds[key] = append(list, dated{at: write.Time, n: bound})
 	}
 }
 
@@ -225,6 +305,11 @@ func (l *laws) desired(on Workload, now time.Time) int {
 		return int(set.Status.DesiredNumberScheduled)
 	case Group:
 		return floor(l.wished[on.Name], now) * (1 + workersPerLeader)
+	case Job:
+		if !isSettled(l.wished[on.Name], now) {
+			return 0 // it may have been suspended
+		}
+		return l.wants(on, 0)
 	default:
 		return floor(l.wished[on.Name], now)
 	}
@@ -261,7 +346,7 @@ func (l *laws) available(write apiserver.Write, before *corev1.Pod) {
 	if !ok {
 		return
 	}
-	if on.Kind == Deployment && !on.Recreate {
+	if on.Kind == Deployment && !on.Recreate || on.Kind == DaemonSet && l.selectsNode(on, before) {
 		l.ownBound(write, before, on)
 	}
 	l.ruleBound(write, before, on)
@@ -292,16 +377,16 @@ func (l *laws) serving(on Workload) (selected []*corev1.Pod, serving int) {
 	})
 }
 
-// ownBound checks that a pod that leaves for its Deployment leaves as many available pods as maxUnavailable of the
-// Deployment demands.
+// ownBound checks that a pod that leaves for its Deployment or DaemonSet leaves as many available pods as the maxUnavailable of its
+// owner demands.
 func (l *laws) ownBound(write apiserver.Write, before *corev1.Pod, on Workload) {
 	now := write.Time
-	if now.Sub(l.facts(before).requested) < requested || isRequestedByLabel(before) || l.world.wished(on.Name).gone {
+	if now.Sub(l.facts(before).requested) < requested || isRequestedByLabel(before) || l.world.wished(on.Name).gone || l.wasOld(on, before, now) {
 		return
 	}
 	selected, serving := l.serving(on)
 	desired := l.desired(on, now)
-	least := desired - l.unavailable(on, desired) + l.world.schedule.Strict
+	least := desired - l.unavailable(on, desired) + l.world.schedule.Strict - l.twice()
 	if serving >= least || l.failedRecently(selected, now) {
 		return
 	}
@@ -328,14 +413,15 @@ func (l *laws) failedRecently(pods []*corev1.Pod, now time.Time) bool {
 }
 
 // closes checks that the owner or a client wants a pod removed that goes off traffic to be deleted. The request of the
-// client may still wait for its answer.
+// client may still wait for its answer. While no manager answers reviews, the owner removes a pod that it chooses, beside the pod
+// that PodOps chose for the same surplus.
 func (l *laws) closes(write apiserver.Write, before, after *corev1.Pod) {
 	deletes := false
 	for key := range after.Labels {
 		deletes = deletes || key == appsv1alpha1.OperatingLabelPrefix+"/pod-delete"
 	}
 	on, _ := l.world.schedule.workload(before.Labels[app])
-	if !deletes || isRequestedByLabel(after) || write.Time.Sub(l.facts(before).requested) < requested {
+	if !deletes || isRequestedByLabel(after) || !l.world.managers.guards() || write.Time.Sub(l.facts(before).requested) < requested {
 		return
 	}
 	if why := l.isWanted(on, before); why != "" {

@@ -66,6 +66,8 @@ type wishes struct {
 	replicas, before int    // the number of replicas, and the number before
 	image, previous  string // the image, and the image before
 	gone, orphaned   bool
+	labelled         bool // the template has the control label
+	recreated        bool // it was deleted, and created again
 }
 
 type lateness struct {
@@ -105,7 +107,9 @@ func newWorld(f *Fixture, s Schedule) (*World, error) {
 		granted: map[string]int{}, always: map[string]bool{}, late: map[string]lateness{},
 	}
 	for _, workload := range s.Workloads {
-		w.wishes[workload.Name] = &wishes{replicas: workload.Replicas, before: workload.Replicas, image: first, previous: first}
+		w.wishes[workload.Name] = &wishes{
+			replicas: workload.Replicas, before: workload.Replicas, image: first, previous: first, labelled: workload.isLabelled(),
+		}
 	}
 	w.trace = &trace{began: w.began}
 	w.laws = newLaws(w)
@@ -122,12 +126,12 @@ func (w *World) start(ctx context.Context) (stop func(), err error) {
 			return ended, fmt.Errorf("creating namespace %s: %w", namespace, err)
 		}
 	}
-	controllers, err := kubernetes.Start(ctx, w.server.Config)
+	controllers, err := kubernetes.Start(ctx, w.typed)
 	if err != nil {
 		return ended, err
 	}
 	ended = controllers.Wait
-	if w.nodes, err = node.Start(ctx, w.server.Config, max(1, w.schedule.Nodes), w.schedule.Seed); err != nil {
+	if w.nodes, err = node.Start(ctx, w.typed, max(1, w.schedule.Nodes), w.schedule.Seed); err != nil {
 		return ended, err
 	}
 	ended = func() { controllers.Wait(); w.nodes.Wait() }
@@ -146,7 +150,16 @@ func (w *World) serve() {
 	w.managers = newManagers(w)
 	w.server = apiserver.New(apiserver.Options{
 		Seed: w.schedule.Seed, Admission: w.managers.admission(), OnWrite: w.observe, Lag: w.lag, Definitions: w.fixture.definitions,
+		WithoutFieldOwners: !w.schedule.applies(),
 	})
+}
+
+// typed returns the configuration of a client of built-in kinds, as the programs of Kubernetes have it.
+func (w *World) typed(user string, groups ...string) *rest.Config {
+	config := w.server.Config(user, groups...)
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return config
 }
 
 // observe records a write.
@@ -302,7 +315,7 @@ func (w *World) verdict() Verdict {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	verdict := w.laws.found()
-	verdict.Trace, verdict.Took, verdict.Granted = w.trace.lines(60), time.Since(w.began), maps.Clone(w.granted)
+	verdict.Trace, verdict.Took, verdict.Granted = w.trace.lines(w.fixture.TraceLines), time.Since(w.began), maps.Clone(w.granted)
 	return verdict
 }
 

@@ -62,7 +62,7 @@ func (s *Server) newHandler() (http.Handler, error) {
 		groups:      discovery.NewRootAPIsHandler(addresses, legacyscheme.Codecs),
 		aggregated:  aggregated.NewResourceManager("apis"),
 		equivalents: runtime.NewEquivalentResourceRegistry(),
-		converter:   newFieldTypes(),
+		converter:   newFieldTypes(s.options.WithoutFieldOwners),
 		versions:    map[string]http.Handler{},
 	}
 	a.container.Router(restful.CurlyRouter{})

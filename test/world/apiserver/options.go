@@ -75,6 +75,8 @@ type Options struct {
 	Authorize func(authorizer.Attributes) bool
 	// Definitions are the custom resources that are served.
 	Definitions []*apiextensionsv1.CustomResourceDefinition
+	// WithoutFieldOwners saves the cost of metadata.managedFields, without which no client can apply an object that exists.
+	WithoutFieldOwners bool
 	// Drop is the chance that a watch ends with an event in place of delivering it. Every other time the client is
 	// answered that its resourceVersion is too old, and lists again.
 	Drop float64

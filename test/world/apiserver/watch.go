@@ -11,8 +11,9 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// bookmarkInterval is the time between two bookmarks of a watch.
-const bookmarkInterval = time.Minute
+// bookmarkInterval is the time between two bookmarks of a watch. That of Kubernetes is a minute, which would be most of what a
+// quiet cluster does.
+const bookmarkInterval = 5 * time.Minute
 
 // watcher is one watch. It reads the changes of its table past the revision that it has reached, and delivers each
 // after its lag.
@@ -22,7 +23,6 @@ type watcher struct {
 	resource string
 	chosen   func(key string) bool
 	options  storage.ListOptions
-	lag      time.Duration
 	initial  []record
 	// revision is that of the last change that was delivered or passed over. due is the time of the last delivery.
 	revision uint64
@@ -47,9 +47,6 @@ func newWatcher(
 		objects: o, user: user, resource: o.table.resource.Resource,
 		chosen: under(key, options.Recursive), options: options,
 		woken: make(chan struct{}, 1), events: make(chan watch.Event), stop: stop,
-	}
-	if lag := o.server.options.Lag; lag != nil {
-		w.lag = lag(user, w.resource)
 	}
 	if err := w.begin(from); err != nil {
 		stop()
@@ -200,7 +197,10 @@ func (w *watcher) deliver(ctx context.Context, c change) bool {
 		return true
 	}
 	chances := w.objects.server.chances(w.user, "watch", w.resource, c.revision)
-	due := c.time.Add(w.lag + chances.lag())
+	due := c.time.Add(chances.lag())
+	if lag := w.objects.server.options.Lag; lag != nil {
+		due = due.Add(lag(w.user, w.resource))
+	}
 	if due.Before(w.due) {
 		due = w.due
 	}

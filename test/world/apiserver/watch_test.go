@@ -131,8 +131,9 @@ func TestInformerOfAServerThatDropsWatches(t *testing.T) {
 		defer close(stop)
 		for i := range 20 {
 			must[*corev1.Pod](t)(pods.Create(ctx, pod(string(rune('a'+i)), nil), metav1.CreateOptions{}))
+			time.Sleep(10 * time.Second) // the informer begins another watch, with the objects that exist by then
 		}
-		time.Sleep(5 * time.Minute)
+		time.Sleep(time.Minute)
 		synctest.Wait()
 		list, err := lister.List(labels.Everything())
 		if err != nil || len(list) != 20 {

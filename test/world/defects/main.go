@@ -66,10 +66,12 @@ func play(ctx context.Context, patch string, seeds int) (string, error) {
 		return "", err
 	}
 	program := filepath.Join(scratch, "world.test")
-	if out, err := exec.CommandContext(ctx, "go", "test", "-vet=off", "-ldflags=-w", "-tags=defects", "-overlay", overlay, "-c", "-o", program, ".").CombinedOutput(); err != nil {
+	built := exec.CommandContext(ctx, "go", "test", "-vet=off", "-ldflags=-w", "-tags=defects", "-overlay", overlay, "-c", "-o", program, ".")
+	if out, err := built.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building with the defect: %w\n%s", err, out)
 	}
 	played := exec.CommandContext(ctx, program, "-test.run", "^TestDefect$", "-test.timeout", "12h", "-seeds", fmt.Sprint(seeds))
+	played.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400")
 	out, err := played.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("no law found the defect: %w\n%s", err, out)

@@ -44,8 +44,12 @@ const (
 	// terminatedPods is the number of terminated pods above which the pod GC deletes the oldest.
 	terminatedPods = 12500
 
-	// discoveryPeriod is the time between two reads of the resources by the garbage collector.
-	discoveryPeriod = 30 * time.Second
+	// discoveryPeriod is the time between two reads of the resources by the garbage collector. That of Kubernetes is 30 s: here
+	// no resource comes later.
+	discoveryPeriod = 24 * time.Hour
+
+	// syncTimeout is the time that the garbage collector waits for its caches.
+	syncTimeout = 30 * time.Second
 )
 
 // Config returns the configuration of a client of the user.
@@ -231,7 +235,7 @@ func (s *starter) garbage(ctx context.Context) error {
 		return fmt.Errorf("making the garbage collector: %w", err)
 	}
 	s.run = append(s.run,
-		func(ctx context.Context) { collector.Run(ctx, workers, discoveryPeriod) },
+		func(ctx context.Context) { collector.Run(ctx, workers, syncTimeout) },
 		func(ctx context.Context) { collector.Sync(ctx, client.Discovery(), discoveryPeriod) },
 	)
 	return nil

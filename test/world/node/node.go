@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	clientset "k8s.io/client-go/kubernetes"
@@ -116,11 +117,23 @@ func Start(ctx context.Context, config Config, n int, seed uint64) (*Nodes, erro
 // Wait waits for the end of the kubelets and the scheduler, which the end of the context of Start brings.
 func (n *Nodes) Wait() { n.running.Wait() }
 
-// Add creates the Node of a kubelet, which runs pods from then on.
+// Add creates the Node of a kubelet, which runs pods from then on, and the pods that were bound to it before it was lost.
 func (n *Nodes) Add(ctx context.Context, name string) error {
 	n.mu.Lock()
+	wasLost := n.lost[name]
 	delete(n.lost, name)
 	n.mu.Unlock()
+	if wasLost {
+		pods, err := n.pods.List(labels.Everything())
+		if err != nil {
+			return fmt.Errorf("listing the pods of %s: %w", name, err)
+		}
+		for _, pod := range pods {
+			if pod.Spec.NodeName == name {
+				n.enqueue(pod)
+			}
+		}
+	}
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("110"),
 	}
