@@ -71,6 +71,36 @@ var _ = Describe("The neighbour of a hostile namespace keeps operating", Ordered
 		Expect(attacked.gaveWay(ctx)).To(BeNumerically(">", 0), "rounds must end early: the modules must be slow enough")
 	})
 
+	It("while modules use up the stack and the memory of their worker", func(ctx context.Context) {
+		namespaces := []string{attacked.namespace(ctx, "engine"), attacked.namespace(ctx, "honest")}
+		setUp := &attacker{order: order{Namespaces: namespaces}, admin: attacked.admin}
+		Expect(setUp.storeDeadlyModules(ctx)).To(Succeed())
+		attacked.withstands(ctx, "deadly-modules", func() string {
+			for i, namespace := range namespaces {
+				for j := range 3 {
+					name := fmt.Sprintf("honest-%d-%d", i, j)
+					Expect(setUp.waitingPod(ctx, namespace, name, honest)).To(Succeed())
+					Eventually(ctx, func(g Gomega) {
+						pod := &corev1.Pod{}
+						g.Expect(attacked.admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod)).To(Succeed())
+						g.Expect(has(pod, appsv1alpha1.PreCheckedLabelPrefix)).To(BeTrue())
+					}).Should(Succeed(), "a permit of a rule that is honest, in namespace %s", namespace)
+				}
+			}
+			Eventually(ctx, func(g Gomega) {
+				object := &appsv1alpha1.PodTransitionRule{}
+				g.Expect(attacked.admin.Get(ctx, client.ObjectKey{Namespace: namespaces[0], Name: "deadly"}, object)).To(Succeed())
+				for _, status := range object.Status.Rules {
+					g.Expect(status.Quarantined).NotTo(BeNil(), "rule %s", status.Name)
+				}
+			}).Should(Succeed())
+			return "no"
+		}, namespaces...)
+		peak, err := attacked.group.Peak()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(peak).To(BeNumerically("<", memoryLimit))
+	})
+
 	It("while large objects of other kinds are stored, and when it starts with them", func(ctx context.Context) {
 		namespace := attacked.namespace(ctx, "objects")
 		wait := attacked.start(ctx, order{Attack: "large-objects", Namespaces: []string{namespace}})
@@ -185,7 +215,7 @@ func (a *attacker) makePodsWait(ctx context.Context) error {
 		}
 	}
 	for i := range 100 {
-		if err := a.waitingPod(ctx, a.Namespaces[0], fmt.Sprintf("web-%d", i)); err != nil {
+		if err := a.waitingPod(ctx, a.Namespaces[0], fmt.Sprintf("web-%d", i), "web"); err != nil {
 			return err
 		}
 	}
@@ -326,7 +356,7 @@ func (a *attacker) storeSlowModules(ctx context.Context) error {
 			return fmt.Errorf("storing the modules of %s: %w", namespace, err)
 		}
 		for j := range 10 {
-			if err := a.waitingPod(ctx, namespace, fmt.Sprintf("web-%d", j)); err != nil {
+			if err := a.waitingPod(ctx, namespace, fmt.Sprintf("web-%d", j), "web"); err != nil {
 				return err
 			}
 		}
@@ -334,9 +364,57 @@ func (a *attacker) storeSlowModules(ctx context.Context) error {
 	return nil
 }
 
+// honest is the value of the label app of pods to which only an honest module applies.
+const honest = "honest"
+
+// deadlyModules pass every check of their text. Both end a process that does not stop them: the first by its stack,
+// the second by its memory.
+func deadlyModules() map[string]string {
+	return map[string]string{
+		"stack": `package rule
+xs := numbers.range(1, 2000)
+ys := [i | some i in xs]
+a1 := [xs | some i in xs]
+b1 := [ys | some i in xs]
+cs := [a1 | some i in xs]
+ds := [b1 | some i in xs]
+allow if cs == ds
+`,
+		"memory": `package rule
+path := concat("/", ["a" | some i in numbers.range(1, 9999)])
+allow if json.remove({"b": 1}, [path | some i in numbers.range(1, 5000)]) == {}
+`,
+	}
+}
+
+// storeDeadlyModules makes a pod of the first namespace wait for modules that end their worker. An honest module
+// applies to other pods of all namespaces.
+func (a *attacker) storeDeadlyModules(ctx context.Context) error {
+	for _, namespace := range a.Namespaces {
+		module := "package rule\n\nallow if input.pod.labels.app == \"honest\"\n"
+		object := ruleset(namespace, honest, appsv1alpha1.TransitionRule{Name: honest, Rego: &appsv1alpha1.RegoRule{Module: module}})
+		object.Spec.Selector.MatchLabels["app"] = honest
+		if err := a.admin.Create(ctx, object); err != nil {
+			return err
+		}
+	}
+	var rules []appsv1alpha1.TransitionRule
+	for name, module := range deadlyModules() {
+		for i := range 4 {
+			rules = append(rules, appsv1alpha1.TransitionRule{
+				Name: fmt.Sprintf("%s-%d", name, i), Rego: &appsv1alpha1.RegoRule{Module: fmt.Sprintf("# %d\n%s", i, module)},
+			})
+		}
+	}
+	if err := a.admin.Create(ctx, ruleset(a.Namespaces[0], "deadly", rules...)); err != nil {
+		return err
+	}
+	return a.waitingPod(ctx, a.Namespaces[0], "web", "web")
+}
+
 // useNamesOnce creates and deletes objects whose rules have unique names.
 func (a *attacker) useNamesOnce(ctx context.Context) error {
-	if err := a.waitingPod(ctx, a.Namespaces[0], "web"); err != nil {
+	if err := a.waitingPod(ctx, a.Namespaces[0], "web", "web"); err != nil {
 		return err
 	}
 	return a.inParallel(ctx, 2, func(ctx context.Context, n int) error {
@@ -355,9 +433,10 @@ func (a *attacker) useNamesOnce(ctx context.Context) error {
 	})
 }
 
-// waitingPod creates a pod that requests an operation.
-func (a *attacker) waitingPod(ctx context.Context, namespace, name string) error {
+// waitingPod creates a pod of an app that requests an operation.
+func (a *attacker) waitingPod(ctx context.Context, namespace, name, app string) error {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: podLabels()}, Spec: podSpec()}
+	pod.Labels["app"] = app
 	if err := a.admin.Create(ctx, pod); err != nil {
 		return a.expectDenialOrSuccess(err)
 	}

@@ -76,7 +76,9 @@ func newKiller(t *testing.T, s *show) *killer {
 	}
 	server.StartTLS()
 	t.Cleanup(func() {
-		server.CloseClientConnections() // watches do not end
+		// Watches do not end, and an operator that still runs would connect again.
+		_ = server.Listener.Close()
+		server.CloseClientConnections()
 		server.Close()
 	})
 	through(t, s.kubeconfig, server.URL, server.Certificate())

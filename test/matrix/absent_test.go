@@ -6,6 +6,8 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/podops-dev/podops/test/stage/stagetest"
 )
 
 // ownTime is the time of a request itself on an idle machine.
@@ -45,7 +47,7 @@ func testWithoutManager(t *testing.T, w *cluster) {
 	}
 	cells := map[string]*cell{}
 	for name, create := range map[string]setup{"deployment": deployment(3), "statefulset": statefulSet(3)} {
-		c, err := newCell(ctx, w, approved())
+		c, err := newCell(ctx, w, stagetest.Approved())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +63,7 @@ func testWithoutManager(t *testing.T, w *cluster) {
 			first := c.first()
 			took := timed(t, func() error { return request(ctx, c) })
 			if i < len(requests[kind])-1 { // else the next request would be for a pod that is gone
-				if err := c.await(ctx, "waiting for the end of the first pod", func() bool { return c.pods[first.UID] == nil }); err != nil {
+				if err := c.Await(ctx, "the end of the first pod", func() bool { return c.Pods[first.UID] == nil }); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -70,7 +72,7 @@ func testWithoutManager(t *testing.T, w *cluster) {
 				t.Errorf("request %d for the pods of a %s took %s, and a request without webhooks %s", i+1, kind, took, unreviewed)
 			}
 		}
-		err := c.await(ctx, "waiting for the scale-in", func() bool { return len(c.pods) <= 1 })
+		err := c.Await(ctx, "the scale-in", func() bool { return len(c.Pods) <= 1 })
 		if err != nil {
 			t.Errorf("the pods of a %s: %v", kind, err)
 		}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/podops-dev/podops/test/stage/stagetest"
 )
 
 // rejection is in the message of each rejection.
@@ -34,7 +36,7 @@ const removes = `{apiGroups: [""], apiVersions: [v1], operations: [DELETE], reso
 
 // policy creates a policy, and waits until it rejects a dry run.
 func (c *cell) policy(ctx context.Context, resources, condition string, dryRun act) error {
-	if err := c.KubectlWith(ctx, fmt.Sprintf(policyFormat, c.namespace, resources, condition), "apply", "--filename=-"); err != nil {
+	if err := c.KubectlWith(ctx, fmt.Sprintf(policyFormat, c.Namespace, resources, condition), "apply", "--filename=-"); err != nil {
 		return err
 	}
 	return c.awaitRejection(ctx, dryRun, true)
@@ -50,7 +52,7 @@ func (c *cell) awaitRejection(ctx context.Context, dryRun act, rejected bool) er
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for rejection (%t): %w, the last request: %w", rejected, ctx.Err(), err)
-		case <-time.After(2 * polling):
+		case <-time.After(2 * stagetest.Polling):
 		}
 	}
 }
@@ -67,7 +69,7 @@ func freeze(ctx context.Context, c *cell) error {
 
 // thaw removes the policy of freeze.
 func thaw(ctx context.Context, c *cell) error {
-	if err := c.Kubectl(ctx, "delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", c.namespace); err != nil {
+	if err := c.Kubectl(ctx, "delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", c.Namespace); err != nil {
 		return err
 	}
 	return c.awaitRejection(ctx, dryDelete, false)
@@ -76,7 +78,7 @@ func thaw(ctx context.Context, c *cell) error {
 // frozen waits until the policy of freeze has rejected the removal of a pod.
 func frozen(ctx context.Context, c *cell) error {
 	for {
-		events, err := c.requests()
+		events, err := c.Requests()
 		if err != nil {
 			return err
 		}
@@ -87,8 +89,8 @@ func frozen(ctx context.Context, c *cell) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for a removal that the policy rejects: %w\n%s", ctx.Err(), c.describe())
-		case <-time.After(5 * polling):
+			return fmt.Errorf("waiting for a removal that the policy rejects: %w\n%s", ctx.Err(), c.Describe())
+		case <-time.After(5 * stagetest.Polling):
 		}
 	}
 }

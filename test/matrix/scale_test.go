@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/stage/stagetest"
 )
 
 // shardSets is a kind with a scale subresource, and the right of the manager to read it.
@@ -58,24 +59,24 @@ func testScale(t *testing.T, w *cluster) {
 	}
 	must("creating the kind", w.KubectlWith(ctx, shardSets, "apply", "-f", "-"))
 	must("waiting for the kind", w.Kubectl(ctx, "wait", "--for=condition=Established", "crd/shardsets.matrix.podops.dev", "--timeout=30s"))
-	c, err := newCell(ctx, w, oneAtATime())
+	c, err := newCell(ctx, w, stagetest.OneAtATime())
 	must("making the namespace", err)
 	set := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": int64(2)}}}
 	set.SetAPIVersion("matrix.podops.dev/v1")
 	set.SetKind("ShardSet")
-	set.SetNamespace(c.namespace)
+	set.SetNamespace(c.Namespace)
 	set.SetName("web")
 	must("creating the owner", c.Create(ctx, set))
 	for i := range 2 {
-		template := c.template()
-		pod := &corev1.Pod{ObjectMeta: c.meta(fmt.Sprintf("web-%d", i)), Spec: template.Spec}
+		template := c.Template()
+		pod := &corev1.Pod{ObjectMeta: c.Meta(fmt.Sprintf("web-%d", i)), Spec: template.Spec}
 		pod.Labels = template.Labels
 		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, set.GroupVersionKind())}
 		must("creating a pod", c.Create(ctx, pod))
 	}
 	must("creating pods", c.awaitAvailable(ctx, 2))
 
-	rule := &appsv1alpha1.PodTransitionRule{ObjectMeta: c.meta("web")}
+	rule := &appsv1alpha1.PodTransitionRule{ObjectMeta: c.Meta("web")}
 	unreadable := func() bool {
 		condition := meta.FindStatusCondition(rule.Status.Conditions, appsv1alpha1.ConditionOwnersCounted)
 		return condition != nil && condition.Reason == appsv1alpha1.ReasonOwnerUnreadable
@@ -102,7 +103,7 @@ func testScale(t *testing.T, w *cluster) {
 
 	// Of two desired pods one may go. The other one stays although it is the only one.
 	must("deleting", kubectl("delete", "pod", "web-0", "--wait=false")(ctx, c))
-	must("deleting", c.await(ctx, "waiting for the end of a pod", func() bool { return len(c.pods) == 1 }))
+	must("deleting", c.Await(ctx, "the end of a pod", func() bool { return len(c.Pods) == 1 }))
 	observed(1)
 	must("deleting", refused(kubectl("delete", "pod", "web-1", "--wait=false"))(ctx, c))
 	must("deleting", c.awaitWaiting(ctx))
@@ -113,7 +114,7 @@ func testScale(t *testing.T, w *cluster) {
 	}
 
 	must("revoking the right", w.Kubectl(ctx, "delete", "clusterrole", "podops-owner-reader-shardsets"))
-	must("waiting for the condition", c.await(ctx, "waiting for the condition", func() bool {
+	must("waiting for the condition", c.Await(ctx, "the condition", func() bool {
 		// A change has the scale read again; the role is aggregated a moment later.
 		touch := fmt.Sprintf(`{"metadata":{"annotations":{"matrix.podops.dev/touched":"%d"}}}`, time.Now().UnixNano())
 		return c.patch(ctx, set, touch) == nil && c.Get(ctx, client.ObjectKeyFromObject(rule), rule) == nil && unreadable()

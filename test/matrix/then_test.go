@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/stage/stagetest"
 )
 
 // step is an operation that a workload of so many pods must complete once a row has ended.
@@ -95,7 +96,7 @@ func desired(workload client.Object, otherwise int) int {
 // terminates reports whether the namespace is being deleted.
 func (c *cell) terminates(ctx context.Context) bool {
 	namespace := &corev1.Namespace{}
-	err := c.Get(ctx, types.NamespacedName{Name: c.namespace}, namespace)
+	err := c.Get(ctx, types.NamespacedName{Name: c.Namespace}, namespace)
 	return err != nil || namespace.DeletionTimestamp != nil
 }
 
@@ -122,9 +123,9 @@ func rollsOut(ctx context.Context, c *cell, workload client.Object, pods int) er
 	if err := c.patch(ctx, workload.DeepCopyObject().(client.Object), patch); err != nil {
 		return err
 	}
-	return c.await(ctx, "waiting for the rollout", func() bool {
+	return c.Await(ctx, "the rollout", func() bool {
 		for uid := range before {
-			if _, old := c.pods[uid]; old {
+			if _, old := c.Pods[uid]; old {
 				return false
 			}
 		}
@@ -161,10 +162,10 @@ func resumes(ctx context.Context, c *cell, workload client.Object, _ int) error 
 // approving approves each pod that is not approved until ctx ends.
 func (c *cell) approving(ctx context.Context) {
 	for ctx.Err() == nil {
-		_ = c.approve(ctx, false) // a pod that is not approved is approved in the next turn
+		_ = approve(ctx, c) // a pod that is not approved is approved in the next turn
 		select {
 		case <-ctx.Done():
-		case <-time.After(5 * polling):
+		case <-time.After(5 * stagetest.Polling):
 		}
 	}
 }
@@ -179,7 +180,7 @@ func (c *cell) awaitClean(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("PodOps leaves %v: %w", left, ctx.Err())
-		case <-time.After(polling):
+		case <-time.After(stagetest.Polling):
 		}
 	}
 }
@@ -194,7 +195,7 @@ func (c *cell) remains(ctx context.Context) ([]string, error) {
 	} {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind)
-		if err := c.List(ctx, list, client.InNamespace(c.namespace)); err != nil {
+		if err := c.List(ctx, list, client.InNamespace(c.Namespace)); err != nil {
 			return nil, err
 		}
 		for i := range list.Items {

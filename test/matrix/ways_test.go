@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/stage/stagetest"
 )
 
 // Texts of several rows.
@@ -43,7 +44,7 @@ func deleteOwner(object, cascade string) act {
 // kept returns a row that ends with so many pods in service: hold is withheld, and back ends it.
 func kept(actor, request, way string, workload setup, hold, back act, pods int) row {
 	return row{
-		actor: actor, request: request, way: way, rule: approved, setup: workload, act: then(hold, waiting, back), after: approveAll,
+		actor: actor, request: request, way: way, rule: stagetest.Approved, setup: workload, act: then(hold, waiting, back), after: approveAll,
 		pods: pods, keeps: true,
 	}
 }
@@ -88,7 +89,7 @@ func (r row) followed(by ...act) row {
 // approveOthers approves the pods that do not wait.
 func approveOthers(ctx context.Context, c *cell) error {
 	for _, pod := range c.waiting(false) {
-		if err := c.patch(ctx, pod, `{"metadata":{"labels":{"`+approvedKey+`":"true"}}}`); err != nil {
+		if err := c.patch(ctx, pod, `{"metadata":{"labels":{"`+stagetest.ApprovedLabelKey+`":"true"}}}`); err != nil {
 			return err
 		}
 	}
@@ -102,11 +103,11 @@ func raiseCosts(ctx context.Context, c *cell) error {
 			return err
 		}
 	}
-	return c.await(ctx, "waiting for another pod to wait", func() bool {
+	return c.Await(ctx, "another pod to wait", func() bool {
 		waits := 0
-		for _, pod := range c.pods {
+		for _, pod := range c.Pods {
 			switch {
-			case !isWaiting(pod):
+			case !stagetest.IsWaiting(pod):
 			case pod.Annotations[corev1.PodDeletionCost] == "1000":
 				return false
 			default:
@@ -120,7 +121,7 @@ func raiseCosts(ctx context.Context, c *cell) error {
 // costlyStays waits until another pod has gone, and restores the cost of the pod that stays.
 func costlyStays(ctx context.Context, c *cell) error {
 	costly := func(pod *corev1.Pod) bool { return pod.Annotations[corev1.PodDeletionCost] == "1000" }
-	if err := c.await(ctx, "waiting for the end of another pod", func() bool { return len(c.pods) == 3 }); err != nil {
+	if err := c.Await(ctx, "the end of another pod", func() bool { return len(c.Pods) == 3 }); err != nil {
 		return err
 	}
 	pods := slices.DeleteFunc(c.waiting(false), func(pod *corev1.Pod) bool { return !costly(pod) })
@@ -218,25 +219,25 @@ func serving(pods int) act {
 }
 
 func deleteRule(ctx context.Context, c *cell) error {
-	return c.Delete(ctx, &appsv1alpha1.PodTransitionRule{ObjectMeta: c.meta("web")})
+	return c.Delete(ctx, &appsv1alpha1.PodTransitionRule{ObjectMeta: c.Meta("web")})
 }
 
 // labelledDaemonSet creates a DaemonSet whose nodes have the name of the cell as a label.
 func labelledDaemonSet(ctx context.Context, c *cell) error {
-	if err := c.kubectl(ctx, "label", "nodes", "--all", c.namespace+"=yes"); err != nil {
+	if err := c.kubectl(ctx, "label", "nodes", "--all", c.Namespace+"=yes"); err != nil {
 		return err
 	}
-	template := c.template()
-	template.Spec.NodeSelector = map[string]string{c.namespace: "yes"}
-	return c.create(ctx, nodes, &appsv1.DaemonSet{ObjectMeta: c.meta("web"), Spec: appsv1.DaemonSetSpec{Selector: selected, Template: template}})
+	template := c.Template()
+	template.Spec.NodeSelector = map[string]string{c.Namespace: "yes"}
+	return c.create(ctx, nodes, &appsv1.DaemonSet{ObjectMeta: c.Meta("web"), Spec: appsv1.DaemonSetSpec{Selector: stagetest.Selected(), Template: template}})
 }
 
 // labelNode adds or removes the label of labelledDaemonSet on the node of the first pod.
 func labelNode(add bool) act {
 	return func(ctx context.Context, c *cell) error {
-		label := c.namespace + "-"
+		label := c.Namespace + "-"
 		if add {
-			label = c.namespace + "=yes"
+			label = c.Namespace + "=yes"
 		}
 		return onFirst("label", "node", "NODE", label)(ctx, c)
 	}
@@ -244,7 +245,7 @@ func labelNode(add bool) act {
 
 // operation returns a PodOperation on all pods of the cell.
 func (c *cell) operation(kind appsv1alpha1.PodOperationActionType) *appsv1alpha1.PodOperation {
-	return &appsv1alpha1.PodOperation{ObjectMeta: c.meta("web"), Spec: appsv1alpha1.PodOperationSpec{
-		Target: appsv1alpha1.PodOperationTarget{Selector: selected}, Action: appsv1alpha1.PodOperationAction{Type: kind},
+	return &appsv1alpha1.PodOperation{ObjectMeta: c.Meta("web"), Spec: appsv1alpha1.PodOperationSpec{
+		Target: appsv1alpha1.PodOperationTarget{Selector: stagetest.Selected()}, Action: appsv1alpha1.PodOperationAction{Type: kind},
 	}}
 }

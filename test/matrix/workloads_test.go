@@ -14,39 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/stage/stagetest"
 )
-
-// oneAtATime lets one pod be unavailable at a time.
-func oneAtATime() appsv1alpha1.TransitionRule {
-	return appsv1alpha1.TransitionRule{Name: "one", AvailablePolicy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: new(intstr.FromInt32(1))}}
-}
-
-// approved withholds pods until approve.
-func approved() appsv1alpha1.TransitionRule {
-	return appsv1alpha1.TransitionRule{Name: "approved", LabelCheck: &appsv1alpha1.LabelCheck{
-		Requires: &metav1.LabelSelector{MatchLabels: map[string]string{approvedKey: "true"}},
-	}}
-}
-
-var selected = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
-
-// template returns the pod template of every workload. tests.podops.dev/cell selects the pods for drains.
-func (c *cell) template() corev1.PodTemplateSpec {
-	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
-			"app": "web", "matrix.podops.dev/cell": c.namespace, appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue,
-		}},
-		Spec: corev1.PodSpec{
-			TerminationGracePeriodSeconds: new(int64(1)),
-			Containers:                    []corev1.Container{{Name: "web", Image: "registry.example.com/web:v1"}},
-		},
-	}
-}
-
-func (c *cell) meta(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: c.namespace, Name: name}
-}
 
 // setup creates a workload and waits until its pods are available.
 type setup func(ctx context.Context, c *cell) error
@@ -54,7 +23,7 @@ type setup func(ctx context.Context, c *cell) error
 func deployment(replicas int32) setup {
 	return func(ctx context.Context, c *cell) error {
 		return c.create(ctx, int(replicas), &appsv1.Deployment{
-			ObjectMeta: c.meta("web"), Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: selected, Template: c.template()},
+			ObjectMeta: c.Meta("web"), Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: stagetest.Selected(), Template: c.Template()},
 		})
 	}
 }
@@ -62,7 +31,7 @@ func deployment(replicas int32) setup {
 func replicaSet(replicas int32) setup {
 	return func(ctx context.Context, c *cell) error {
 		return c.create(ctx, int(replicas), &appsv1.ReplicaSet{
-			ObjectMeta: c.meta("web"), Spec: appsv1.ReplicaSetSpec{Replicas: &replicas, Selector: selected, Template: c.template()},
+			ObjectMeta: c.Meta("web"), Spec: appsv1.ReplicaSetSpec{Replicas: &replicas, Selector: stagetest.Selected(), Template: c.Template()},
 		})
 	}
 }
@@ -70,7 +39,7 @@ func replicaSet(replicas int32) setup {
 func statefulSet(replicas int32) setup {
 	return func(ctx context.Context, c *cell) error {
 		return c.create(ctx, int(replicas), &appsv1.StatefulSet{
-			ObjectMeta: c.meta("web"), Spec: appsv1.StatefulSetSpec{Replicas: &replicas, Selector: selected, Template: c.template()},
+			ObjectMeta: c.Meta("web"), Spec: appsv1.StatefulSetSpec{Replicas: &replicas, Selector: stagetest.Selected(), Template: c.Template()},
 		})
 	}
 }
@@ -81,13 +50,13 @@ func daemonSet(ctx context.Context, c *cell) error {
 		return err
 	}
 	return c.create(ctx, len(nodes.Items), &appsv1.DaemonSet{
-		ObjectMeta: c.meta("web"), Spec: appsv1.DaemonSetSpec{Selector: selected, Template: c.template()},
+		ObjectMeta: c.Meta("web"), Spec: appsv1.DaemonSetSpec{Selector: stagetest.Selected(), Template: c.Template()},
 	})
 }
 
 func job(annotations map[string]string, available int) setup {
 	return func(ctx context.Context, c *cell) error {
-		one := &batchv1.Job{ObjectMeta: c.meta("web"), Spec: batchv1.JobSpec{Template: c.template()}}
+		one := &batchv1.Job{ObjectMeta: c.Meta("web"), Spec: batchv1.JobSpec{Template: c.Template()}}
 		one.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 		one.Spec.Template.Annotations = annotations
 		if available > 0 {
@@ -96,8 +65,8 @@ func job(annotations map[string]string, available int) setup {
 		if err := c.Create(ctx, one); err != nil {
 			return err
 		}
-		return c.await(ctx, "waiting for the end of the pod", func() bool {
-			for _, pod := range c.pods {
+		return c.Await(ctx, "the end of the pod", func() bool {
+			for _, pod := range c.Pods {
 				return pod.Status.Phase == corev1.PodSucceeded
 			}
 			return false
@@ -108,8 +77,8 @@ func job(annotations map[string]string, available int) setup {
 func pods(count int) setup {
 	return func(ctx context.Context, c *cell) error {
 		for i := range count {
-			template := c.template()
-			pod := &corev1.Pod{ObjectMeta: c.meta(fmt.Sprintf("web-%d", i)), Spec: template.Spec}
+			template := c.Template()
+			pod := &corev1.Pod{ObjectMeta: c.Meta(fmt.Sprintf("web-%d", i)), Spec: template.Spec}
 			pod.Labels = template.Labels
 			if err := c.Create(ctx, pod); err != nil {
 				return err
@@ -127,8 +96,8 @@ func withBudgets(workload setup, count int) setup {
 		}
 		for i := range count {
 			budget := &policyv1.PodDisruptionBudget{
-				ObjectMeta: c.meta(fmt.Sprintf("budget-%d", i)),
-				Spec:       policyv1.PodDisruptionBudgetSpec{Selector: selected, MaxUnavailable: new(intstr.FromInt32(1))},
+				ObjectMeta: c.Meta(fmt.Sprintf("budget-%d", i)),
+				Spec:       policyv1.PodDisruptionBudgetSpec{Selector: stagetest.Selected(), MaxUnavailable: new(intstr.FromInt32(1))},
 			}
 			if err := c.Create(ctx, budget); err != nil {
 				return err
@@ -155,7 +124,7 @@ func (c *cell) create(ctx context.Context, available int, workload client.Object
 
 // awaitObject reads an object until a condition holds.
 func (c *cell) awaitObject(ctx context.Context, object client.Object, holds func() bool) error {
-	return c.await(ctx, "waiting for "+object.GetName(), func() bool {
+	return c.Await(ctx, ""+object.GetName(), func() bool {
 		return c.Get(ctx, client.ObjectKeyFromObject(object), object) == nil && holds()
 	})
 }
@@ -190,24 +159,27 @@ func then(requests ...act) act {
 }
 
 func waiting(ctx context.Context, c *cell) error { return c.awaitWaiting(ctx) }
-func approve(ctx context.Context, c *cell) error { return c.approve(ctx, false) }
+func approve(ctx context.Context, c *cell) error {
+	return c.Approve(ctx, func(*corev1.Pod) bool { return true })
+}
 
 // approveNew approves new pods until none is left.
 func approveNew(ctx context.Context, c *cell) error {
+	isNew := func(pod *corev1.Pod) bool { _, was := c.before[pod.UID]; return !was }
 	for {
-		if err := c.approve(ctx, true); err != nil {
+		if err := c.Approve(ctx, isNew); err != nil {
 			return err
 		}
-		c.mu.Lock()
-		left := len(c.pods) - len(c.before)
-		c.mu.Unlock()
+		c.Lock()
+		left := len(c.Pods) - len(c.before)
+		c.Unlock()
 		if left <= 0 {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("approving new pods: %w\n%s", ctx.Err(), c.describe())
-		case <-time.After(polling):
+			return fmt.Errorf("approving new pods: %w", ctx.Err())
+		case <-time.After(stagetest.Polling):
 		}
 	}
 }
@@ -224,7 +196,7 @@ func onFirst(args ...string) act {
 			case "NODE":
 				arg = pod.Spec.NodeName
 			case "CELL":
-				arg = "--pod-selector=matrix.podops.dev/cell=" + c.namespace
+				arg = "--pod-selector=" + stagetest.SceneLabelKey + "=" + c.Namespace
 			}
 			filled = append(filled, arg)
 		}
@@ -234,15 +206,9 @@ func onFirst(args ...string) act {
 
 // first returns the pod with the first name.
 func (c *cell) first() *corev1.Pod {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var first *corev1.Pod
-	for _, pod := range c.pods {
-		if first == nil || pod.Name < first.Name {
-			first = pod
-		}
-	}
-	return first
+	c.Lock()
+	defer c.Unlock()
+	return c.Sorted()[0]
 }
 
 // evict evicts the first pod.
@@ -258,21 +224,21 @@ func evict(uid types.UID) act {
 
 // deleteCollection deletes all pods of the namespace in one request.
 func deleteCollection(ctx context.Context, c *cell) error {
-	return c.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(c.namespace))
+	return c.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(c.Namespace))
 }
 
 func deleteNamespace(ctx context.Context, c *cell) error {
-	return c.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}})
+	return c.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Namespace}})
 }
 
 // preempt creates a pod of high priority that needs the node port of the first pod.
 func preempt(ctx context.Context, c *cell) error {
-	template := c.template()
+	template := c.Template()
 	template.Spec.PriorityClassName = "system-cluster-critical"
 	template.Spec.NodeName = ""
 	template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: c.first().Spec.NodeName}
 	template.Spec.Containers[0].Ports = hostPort()
-	return c.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "critical", Labels: map[string]string{"app": "critical"}}, Spec: template.Spec})
+	return c.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "critical", Labels: map[string]string{"app": "critical"}}, Spec: template.Spec})
 }
 
 func hostPort() []corev1.ContainerPort {
@@ -281,9 +247,9 @@ func hostPort() []corev1.ContainerPort {
 
 // portOwner creates a bare pod with the node port that preempt needs.
 func portOwner(ctx context.Context, c *cell) error {
-	template := c.template()
+	template := c.Template()
 	template.Spec.Containers[0].Ports = hostPort()
-	pod := &corev1.Pod{ObjectMeta: c.meta("web-0"), Spec: template.Spec}
+	pod := &corev1.Pod{ObjectMeta: c.Meta("web-0"), Spec: template.Spec}
 	pod.Labels = template.Labels
 	return c.create(ctx, 1, pod)
 }

@@ -2,6 +2,7 @@ package upgrade_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,8 +32,18 @@ type requests struct {
 	// unexplained are such requests at all other times.
 	unexplained []string
 
-	// forbidden are requests of the manager that it has no right to.
+	// forbidden are requests of the manager that it has no right to. Denials by an admission policy of the other version
+	// are not among them: the manager sends such a request again (docs/upgrade.md).
 	forbidden []string
+
+	// denied is the number of these denials.
+	denied int
+}
+
+// isDenied reports whether an admission policy for the manager denied a request while versions were mixed.
+func isDenied(phase, message string) bool {
+	mixed := slices.Contains([]string{"apply manifests", "roll replicas", "apply previous", "roll back replicas"}, phase)
+	return mixed && strings.Contains(message, "ValidatingAdmissionPolicy 'podops-manager")
 }
 
 // readRequests reads the audit log.
@@ -50,7 +61,11 @@ func readRequests(s *system) requests {
 		r.total++
 		text := fmt.Sprintf("%s %s: %s by %s of %s/%s: %d %s",
 			e.Time.Format(time.StampMilli), name, audit.ByTarget(e), e.User, e.Namespace, e.Name, e.Code, e.Message)
-		if manager(e) && e.Code == 403 {
+		switch {
+		case !manager(e) || e.Code != 403:
+		case isDenied(name, e.Message):
+			r.denied++
+		default:
 			r.forbidden = append(r.forbidden, text)
 		}
 		if e.Target() == "configmaps" {
