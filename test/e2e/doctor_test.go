@@ -153,7 +153,7 @@ func (p scenario) seedInstallation(ctx context.Context, mutating *admissionregis
 	secret := servingSecret(ctx)
 	secret.Data[corev1.TLSCertKey] = certificate
 	Expect(p.admin.Update(ctx, secret)).To(Succeed())
-	p.reviewDeletes(ctx, admissionregistrationv1.Validation{Expression: "true"}) // of others, and denies none
+	p.review(ctx, admissionregistrationv1.Delete, admissionregistrationv1.Validation{Expression: "true"}) // of others, and denies none
 	for _, change := range [][]string{
 		{"delete", "validatingadmissionpolicybinding", "podops-pod-binding"},
 		{"patch", "validatingadmissionpolicybinding", "podops-pod-status", "--type=merge", "-p", `{"spec":{"validationActions":["Audit"]}}`},

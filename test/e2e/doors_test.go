@@ -383,19 +383,19 @@ func (p scenario) refusedDelete(ctx context.Context, name string) string {
 // denyDeletes makes a policy of the cluster deny every delete of a pod of the scenario.
 func (p scenario) denyDeletes(ctx context.Context) {
 	GinkgoHelper()
-	p.reviewDeletes(ctx, admissionregistrationv1.Validation{Expression: "false", Message: "not here"})
+	p.review(ctx, admissionregistrationv1.Delete, admissionregistrationv1.Validation{Expression: "false", Message: "not here"})
 	// The API server compiles the policy a moment later.
 	Eventually(ctx, func(ctx context.Context) error { return p.admin.Delete(ctx, p.list(ctx)[0], client.DryRunAll, forced) }).Should(expect.BeRefused(422, "not here"))
 }
 
-// reviewDeletes adds another policy beside those of PodOps, which validates pod deletes in the scenario.
-func (p scenario) reviewDeletes(ctx context.Context, validation admissionregistrationv1.Validation) {
+// review adds another policy beside those of PodOps, which validates requests for pods in the scenario.
+func (p scenario) review(ctx context.Context, operation admissionregistrationv1.OperationType, validation admissionregistrationv1.Validation) {
 	GinkgoHelper()
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}
 	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: p.namespace}},
 		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Delete},
+			Operations: []admissionregistrationv1.OperationType{operation},
 			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
 		}}},
 	}

@@ -79,6 +79,11 @@ func situationsOfRules() []explained {
 			p.begin(ctx, p.get(ctx, "web-00"), explainID, explainID)
 		}},
 		{name: "never-passes", prepare: requested(1, minAvailable("100%"))},
+		{name: "passes-with-surge", prepare: func(ctx context.Context, p scenario) {
+			p.rule(ctx, minAvailable("100%"))
+			p.deployment(ctx, 1, nil)
+			p.begin(ctx, p.list(ctx)[0], explainID, explainID)
+		}, object: "deploy/web"},
 		{name: "not-allowed", prepare: requested(1, regoRule("tested", "allow if input.pod.labels.tested == \"true\"\n\n"+
 			`reason := sprintf("%s has not been tested", [input.pod.name])`))},
 		{name: "denied", prepare: requested(1, regoRule("tested", `deny contains "it is not tested" if not input.pod.labels.tested`))},

@@ -100,6 +100,41 @@ var _ = Describe("While leaders fail", Ordered, func() {
 		Expect(observer.leastAvailable()).To(BeNumerically(">=", 4-unreviewed))
 	})
 
+	It("two managers that lead at once never use the last slot of a PodDisruptionBudget twice", func(ctx context.Context) {
+		p := newScenario(ctx)
+		way := openSlowPath(p)
+		suspended := managers.launch("--leader-elect=false", "--kubeconfig", way.kubeconfig)
+		Eventually(ctx, suspended.Ready).Should(Succeed())
+		p.rule(ctx, approved())
+		p.deployment(ctx, 4, nil)
+		p.disruptionBudget(ctx, "web", "1")
+		observer, requests := observe(p), openLedger(p)
+		pods := p.list(ctx)
+		older, younger := pods[0], pods[1]
+
+		By("suspending a manager between its decision about a pod and the permit")
+		p.begin(ctx, older, "upgrade", "upgrade") // withheld by the rule
+		way.delay()
+		p.label(ctx, younger, approvedLabel, "true")
+		p.begin(ctx, younger, "upgrade", "upgrade")
+		Eventually(ctx, way.delayed).Should(Receive(Equal(younger.Name)))
+
+		By("starting another manager, for which an older request comes first")
+		p.label(ctx, older, approvedLabel, "true")
+		other := managers.launch("--leader-elect=false")
+		Eventually(ctx, other.Ready).Should(Succeed())
+		Eventually(ctx, p.list).Should(WithTransform(operable("upgrade"), Equal(1)))
+
+		By("continuing the first")
+		way.release()
+		var answer answered
+		Eventually(ctx, way.answers).Should(Receive(&answer, HaveField("Pod", younger.Name)))
+		Consistently(ctx, p.list).Should(WithTransform(operable("upgrade"), Equal(1)))
+		Expect(observer.leastAvailable()).To(BeNumerically(">=", 3))
+		AddReportEntry("figures", fmt.Sprintf("the late permit was answered with %d; least available %d of 4; writes of the record %v",
+			answer.Code, observer.leastAvailable(), requests.byAllUsers(audit.On("poddisruptionbudgets"), audit.Verb("patch"), audit.InNamespace(p.namespace)).CountBy(byTargetAndCode)))
+	})
+
 	It("two leaders at once never exceed the bound when pods are updated in place", func(ctx context.Context) {
 		// A leader that has lost its lease continues for as long as it may try to renew it.
 		team := newTeam(ctx)

@@ -167,8 +167,11 @@ func (f *managerSet) stopAll() {
 	f.mu.Lock()
 	f.stops++
 	f.mu.Unlock()
-	for _, m := range f.running() {
+	// The requests of a manager are reviewed by others, which may end before it.
+	began, all := time.Now(), f.running()
+	for _, m := range all {
 		m.stop()
+		m.stopped = began
 	}
 	for _, m := range f.running() {
 		Eventually(m.Ended()).Should(BeClosed(), "a manager must end after SIGTERM")

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/audit"
 	"github.com/podops-dev/podops/test/expect"
 )
 
@@ -79,7 +80,7 @@ var _ = Describe("A PodDisruptionBudget", func() {
 			d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: intOrString("2"), MaxSurge: intOrString("0")}
 		})
 		p.disruptionBudget(ctx, "web", "1")
-		observer := observe(p)
+		observer, ledger := observe(p), openLedger(p)
 		before := p.list(ctx)
 		p.patch(ctx, deployment, `{"spec":{"template":{"metadata":{"annotations":{"e2e.podops.dev/restarted":"yes"}}}}}`)
 		Eventually(ctx, func(ctx context.Context) (int, error) {
@@ -95,6 +96,9 @@ var _ = Describe("A PodDisruptionBudget", func() {
 		}).WithTimeout(3 * patience).Should(BeZero())
 		p.awaitAvailable(ctx, 4)
 		Expect(observer.leastAvailable()).To(BeNumerically(">=", 3), fmt.Sprintf("of %d pods", len(before)))
+		records := ledger.byOperator(audit.On("poddisruptionbudgets"), audit.InNamespace(p.namespace))
+		AddReportEntry("figures", fmt.Sprintf("%d lifecycles; writes of the PodDisruptionBudget %v", len(before), records.CountBy(byTargetAndCode)))
+		Expect(records.Count(accepted)).To(BeNumerically("<=", len(before)), "one write of the record for each batch, here of one pod")
 	})
 
 	It("holds together with a second one of the same pods", func(ctx context.Context) {

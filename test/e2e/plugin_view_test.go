@@ -3,9 +3,14 @@ package e2e_test
 import (
 	"context"
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -82,6 +87,40 @@ var _ = Describe("kubectl podops during a rollout", func() {
 		Expect(os.ReadFile(page)).To(And(ContainSubstring("<svg"), ContainSubstring(before[0].Name)))
 	})
 })
+
+var _ = Describe("kubectl podops dashboard", func() {
+	It("shows workloads of a namespace that is created while it serves all namespaces", func(ctx context.Context) {
+		p := newScenario(ctx)
+		p.rule(ctx, approved())
+		served := p.startPlugin("dashboard", "--all-namespaces")
+		Eventually(ctx, served.Out).WithTimeout(patience).Should(gbytes.Say(`http://\S+\n`))
+		page, err := url.Parse(strings.TrimSpace(string(served.Out.Contents())))
+		Expect(err).NotTo(HaveOccurred())
+
+		later := newScenario(ctx)
+		later.rule(ctx, approved())
+		later.deployment(ctx, 1, nil)
+		states := gbytes.NewBuffer()
+		go readStates(ctx, page, states)
+		Eventually(ctx, states).WithTimeout(patience).Should(gbytes.Say(later.namespace))
+	})
+})
+
+// readStates writes the states that a dashboard sends into a buffer, until ctx or the dashboard ends.
+func readStates(ctx context.Context, page *url.URL, into *gbytes.Buffer) {
+	defer GinkgoRecover()
+	jar, err := cookiejar.New(nil)
+	Expect(err).NotTo(HaveOccurred())
+	browser := &http.Client{Jar: jar} // the page sets the cookie that its streams need
+	for _, address := range []string{page.String(), page.JoinPath("events").String()} {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+		Expect(err).NotTo(HaveOccurred())
+		response, err := browser.Do(request)
+		Expect(err).NotTo(HaveOccurred())
+		_, _ = io.Copy(into, response.Body) // the stream ends with the test
+		_ = response.Body.Close()
+	}
+}
 
 // plugin runs kubectl podops in the namespace of the scenario.
 func (p scenario) plugin(ctx context.Context, args ...string) (stdout, stderr string) {

@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -61,9 +62,7 @@ var _ = Describe("A PodOperation", func() {
 		p.pods(ctx, 6, nil)
 		operation := p.operation(ctx, appsv1alpha1.PodOperationSpec{
 			Target: web, Order: appsv1alpha1.OrderReverseName, Partition: intOrString("4"),
-			Action: appsv1alpha1.PodOperationAction{Type: appsv1alpha1.ActionUpdateImages, UpdateImages: &appsv1alpha1.UpdateImagesAction{
-				Containers: []appsv1alpha1.ContainerImage{{Name: "web", Image: newImage}},
-			}},
+			Action: updateTo("web", newImage),
 		})
 		Eventually(ctx, p.seeingOperation(operation)).Should(haveReason(appsv1alpha1.ReasonPartitioned))
 		Consistently(ctx, p.updated).Should(ConsistOf("web-05", "web-04"))
@@ -191,11 +190,6 @@ var _ = Describe("A PodOperation", func() {
 		Entry("since a container is unknown", web,
 			appsv1alpha1.PodOperationAction{Type: appsv1alpha1.ActionRestart, Restart: &appsv1alpha1.RestartAction{Containers: []string{"sidecar"}}},
 			appsv1alpha1.ReasonPodsFailed, "the pod has no container sidecar"),
-		Entry("since the API server rejects it", web, appsv1alpha1.PodOperationAction{
-			Type: appsv1alpha1.ActionResize, Resize: &appsv1alpha1.ResizeAction{Containers: []appsv1alpha1.ContainerResources{
-				{Name: "web", Requests: &appsv1alpha1.ResizableResources{CPU: new(resource.MustParse("20m"))}},
-			}},
-		}, appsv1alpha1.ReasonPodsFailed, "QOS"),
 	)
 
 	It("works beside another operation on the same pods", func(ctx context.Context) {
@@ -206,9 +200,7 @@ var _ = Describe("A PodOperation", func() {
 			before = append(before, imageID(pod))
 		}
 		one := p.operation(ctx, appsv1alpha1.PodOperationSpec{Target: web, Action: restart})
-		two := p.operation(ctx, appsv1alpha1.PodOperationSpec{Target: web, Action: appsv1alpha1.PodOperationAction{
-			Type: appsv1alpha1.ActionUpdateImages, UpdateImages: &appsv1alpha1.UpdateImagesAction{Containers: []appsv1alpha1.ContainerImage{{Name: "web", Image: newImage}}},
-		}})
+		two := p.operation(ctx, appsv1alpha1.PodOperationSpec{Target: web, Action: updateTo("web", newImage)})
 		for _, operation := range []*appsv1alpha1.PodOperation{one, two} {
 			Eventually(ctx, p.seeingOperation(operation)).WithTimeout(2 * patience).Should(haveEnded(appsv1alpha1.ReasonSucceeded, 4))
 		}
@@ -228,15 +220,36 @@ var _ = Describe("A PodOperation", func() {
 		Expect(p.list(ctx)).To(HaveEach(And(WithTransform(imageOf, HavePrefix(newImage+"@")), WithTransform(imageID, Not(Equal(before))))))
 	})
 
-	It("fails for a container that does not exist while every pod serves", func(ctx context.Context) {
+	DescribeTable("that fails its check fails while every pod serves", func(ctx context.Context, action appsv1alpha1.PodOperationAction, message string) {
+		p.review(ctx, admissionregistrationv1.Update, admissionregistrationv1.Validation{
+			Expression: "!object.spec.containers.exists(c, c.image.endsWith('denied'))", Message: "not this image",
+		})
 		p.pods(ctx, 3, nil)
+		denied := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"containers":[{"name":"web","image":"denied"}]}}`))
+		Eventually(ctx, func(ctx context.Context) error { return p.admin.Patch(ctx, p.list(ctx)[0], denied, client.DryRunAll) }).
+			Should(expect.BeRefused(422, "not this image"), "the API server compiles the policy")
 		observer := observe(p)
-		operation := p.operation(ctx, appsv1alpha1.PodOperationSpec{Target: web, Action: appsv1alpha1.PodOperationAction{
-			Type: appsv1alpha1.ActionUpdateImages, UpdateImages: &appsv1alpha1.UpdateImagesAction{Containers: []appsv1alpha1.ContainerImage{{Name: "wbe", Image: newImage}}},
-		}})
+		operation := p.operation(ctx, appsv1alpha1.PodOperationSpec{Target: web, Action: action})
 		Eventually(ctx, p.seeingOperation(operation)).Should(HaveField("Status.Failed", int32(1)), "it stops at the first")
 		Eventually(ctx, p.seeingOperation(operation)).Should(HaveField("Status.CompletionTime", Not(BeNil())))
-		Expect(operation.Status.Pods).To(ContainElement(HaveField("Message", ContainSubstring("no container wbe"))))
+		Expect(operation.Status.Pods).To(ContainElement(HaveField("Message", ContainSubstring(message))))
+		Expect(observer.leastAvailable()).To(Equal(3))
+	},
+		Entry("for a container that does not exist", updateTo("wbe", newImage), "no container wbe"),
+		Entry("where a policy of the cluster denies the image", updateTo("web", "registry.example.com/web:denied"), "not this image"),
+		Entry("where it would change the QoS class", appsv1alpha1.PodOperationAction{
+			Type: appsv1alpha1.ActionResize, Resize: &appsv1alpha1.ResizeAction{Containers: []appsv1alpha1.ContainerResources{
+				{Name: "web", Requests: &appsv1alpha1.ResizableResources{CPU: new(resource.MustParse("20m"))}},
+			}},
+		}, "QOS"),
+	)
+
+	It("ends at once for pods that have the image", func(ctx context.Context) {
+		p.pods(ctx, 3, nil)
+		observer := observe(p)
+		operation := p.operation(ctx, appsv1alpha1.PodOperationSpec{Target: web, Action: updateTo("web", imageOf(p.list(ctx)[0]))})
+		Eventually(ctx, p.seeingOperation(operation)).Should(haveEnded(appsv1alpha1.ReasonSucceeded, 3))
+		Expect(p.list(ctx)).To(HaveEach(And(expect.HaveNoLifecycle(), haveRestarted(0))))
 		Expect(observer.leastAvailable()).To(Equal(3))
 	})
 
@@ -354,4 +367,11 @@ func haveReason(reason string) OmegaMatcher {
 func haveEnded(reason string, pods int32) OmegaMatcher {
 	return And(haveReason(reason), HaveField("Status", And(
 		HaveField("CompletionTime", Not(BeNil())), HaveField("Succeeded", pods), HaveField("Total", pods))))
+}
+
+// updateTo updates the image of a container.
+func updateTo(container, image string) appsv1alpha1.PodOperationAction {
+	return appsv1alpha1.PodOperationAction{Type: appsv1alpha1.ActionUpdateImages, UpdateImages: &appsv1alpha1.UpdateImagesAction{
+		Containers: []appsv1alpha1.ContainerImage{{Name: container, Image: image}},
+	}}
 }

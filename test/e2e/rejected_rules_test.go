@@ -102,7 +102,7 @@ var _ = Describe("A PodTransitionRule", func() {
 		Entry("stage PreTrafficOn", oneRule("stage: PreTrafficOn\n  "+check), "PostCheck", HaveField("Stage", appsv1alpha1.StagePostCheck)),
 		Entry("no stage and no enforcement", oneRule(check), "",
 			And(HaveField("Stage", appsv1alpha1.StagePreCheck), HaveField("Enforcement", appsv1alpha1.EnforcementEnforce))),
-		Entry("a bound without capacity", available("minAvailableValue: 100%"), "no available pod will ever pass",
+		Entry("a bound without capacity", available("minAvailableValue: 100%"), "passes only while there are more pods than desired",
 			HaveField("AvailablePolicy.MinAvailableValue.StrVal", "100%")),
 	)
 })

@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -49,6 +50,13 @@ var _ = Describe("An uninstall", Label(mainStories), func() {
 			}
 		}
 		p.awaitAvailable(ctx, 51)
+		budget := &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "web", Annotations: map[string]string{"note": "x"}},
+			Spec: policyv1.PodDisruptionBudgetSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, MinAvailable: intOrString("0"),
+			},
+		}
+		Expect(p.admin.Create(ctx, budget)).To(Succeed())
 
 		By("bringing the pods into their phases")
 		finish := map[string]any{appsv1alpha1.OperatingLabelPrefix + "/" + id: nil}
@@ -83,6 +91,9 @@ var _ = Describe("An uninstall", Label(mainStories), func() {
 		terminating := names["preparing"][0]
 		Expect(p.admin.Delete(ctx, p.get(ctx, terminating), forced)).To(Succeed())
 
+		Expect(p.admin.Get(ctx, client.ObjectKeyFromObject(budget), budget)).To(Succeed())
+		Expect(budget.Annotations).To(HaveKey(appsv1alpha1.PermitsAnnotationKey))
+
 		By("killing the managers")
 		for _, m := range managers.running() {
 			m.Kill()
@@ -105,6 +116,8 @@ var _ = Describe("An uninstall", Label(mainStories), func() {
 				Expect(key).NotTo(ContainSubstring("kusionstack.io"))
 			}
 		}
+		Expect(p.admin.Get(ctx, client.ObjectKeyFromObject(budget), budget)).To(Succeed())
+		Expect(budget.Annotations).To(Equal(map[string]string{"note": "x"}))
 		for _, kind := range []string{
 			"mutatingwebhookconfigurations", "validatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
 			"clusterroles", "clusterrolebindings", "crds", "namespaces",
