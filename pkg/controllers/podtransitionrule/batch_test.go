@@ -35,17 +35,57 @@ func TestBatchesAreGathered(t *testing.T) {
 			t.Errorf("%s: the next round comes after %s, want %s", when, result.RequeueAfter, wait)
 		}
 	}
-	expect("after a rest", 0, 1, names(0, 1), 0)
+	expect("the first pod", 0, 1, names(0, 1), 0)
 	s.put(waits(1).Obj())
 	expect("too soon", 100*time.Millisecond, 0, names(0, 0), 150*time.Millisecond)
 	expect("soon after the first", 150*time.Millisecond, 1, names(1, 2), 0)
-	s.put(waits(2).Obj())
-	expect("too soon again", 600*time.Millisecond, 0, names(0, 0), 400*time.Millisecond)
-	expect("when the interval is over", 400*time.Millisecond, 1, names(2, 3), 0)
-	s.put(waits(3).Obj())
-	expect("after the interval", 1100*time.Millisecond, 1, names(3, 4), 0)
+	s.put(waits(2).Obj(), waits(3).Obj())
+	expect("two pods too soon", 100*time.Millisecond, 0, names(0, 0), 150*time.Millisecond)
+	expect("two pods that share a batch", 150*time.Millisecond, 1, names(2, 4), 0)
 	s.put(waits(4).Obj())
-	expect("too soon without a rest", 300*time.Millisecond, 0, names(0, 0), 700*time.Millisecond)
+	expect("the last pod", time.Second, 1, names(4, 5), 0)
+}
+
+// TestAPodThatIsAloneIsNotPutOff shows that lifecycles that follow each other get their permits at once.
+func TestAPodThatIsAloneIsNotPutOff(t *testing.T) {
+	s := newHarness(t, opa.Options{})
+	s.reconciler.batchInterval = time.Second
+	s.rules("web", atMostUnavailable("one", "1"))
+	s.put(web(0).Obj(), web(1).Obj())
+	for i := range 10 {
+		s.put(waits(i%2).Obj(), web(1-i%2).Obj())
+		s.step(10 * time.Millisecond)
+		if diff := cmp.Diff(names(i%2, i%2+1), s.permitted()); diff != "" {
+			t.Fatalf("round %d: permitted pods differ (-want +got):\n%s", i, diff)
+		}
+	}
+	s.put(waits(0).Obj(), waits(1).Obj())
+	if result := s.step(10 * time.Millisecond); len(s.permitted()) > 0 || result.RequeueAfter != 990*time.Millisecond {
+		t.Errorf("two pods after many: permitted, or put off for %s, want 990ms", result.RequeueAfter)
+	}
+}
+
+// TestBucket shows when batches are due that are written as early as they may be.
+func TestBucket(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var b bucket
+	var waits []time.Duration
+	for range 7 {
+		wait := max(0, b.due(now, time.Second))
+		waits = append(waits, wait)
+		now = now.Add(wait)
+		b = b.take(now, time.Second)
+	}
+	quarter := 250 * time.Millisecond
+	if diff := cmp.Diff([]time.Duration{0, quarter, quarter, quarter, quarter, time.Second, time.Second}, waits); diff != "" {
+		t.Errorf("the batches are put off differently (-want +got):\n%s", diff)
+	}
+	if rest := now.Add(3 * time.Second); b.due(rest, time.Second) > 0 || b.level(rest, time.Second) != 1 || b.level(rest, 0) != 0 {
+		t.Errorf("after a rest of 3 s: due in %s, level %v", b.due(rest, time.Second), b.level(rest, time.Second))
+	}
+	if wait := b.due(now, 0); wait > 0 {
+		t.Errorf("without an interval a batch waits for %s", wait)
+	}
 }
 
 // TestOnlyRecordsAreGathered shows that a permit that needs no record does not wait for the next batch, and nor
@@ -118,8 +158,8 @@ func TestAFullRoundIsNotPutOff(t *testing.T) {
 		want time.Duration
 	}{
 		"nothing to record":  {permit.Plan{}, 0},
-		"one pod to record":  {permit.Plan{Reserve: reserve}, time.Second / soonerAfterRest},
-		"no room for it":     {permit.Plan{Reserve: reserve, Denied: []permit.Denial{{Rule: rule.RuleID{Rule: "one"}}}}, time.Second / soonerAfterRest},
+		"one pod to record":  {permit.Plan{Reserve: reserve}, time.Second / burst},
+		"no room for it":     {permit.Plan{Reserve: reserve, Denied: []permit.Denial{{Rule: rule.RuleID{Rule: "one"}}}}, time.Second / burst},
 		"no time for others": {permit.Plan{Reserve: reserve, Missed: map[types.UID]int{"web-001-uid": 1}}, 0},
 		"a full record":      {permit.Plan{Reserve: reserve, Denied: []permit.Denial{{}}}, 0},
 	} {

@@ -41,9 +41,9 @@ const (
 	defaultWritesAtOnce = 16
 )
 
-// DefaultBatchInterval is the least time between two permit batches of one PodTransitionRule or
-// PodDisruptionBudget. Each batch costs a write of its record: pods that become available one by one within
-// a second share it, and an operation that takes many seconds is hardly delayed.
+// DefaultBatchInterval is the interval of the permit batches of one PodTransitionRule or PodDisruptionBudget. Each batch
+// costs a write of its record: pods that become available one by one within a second share it, and an operation that takes
+// many seconds is hardly delayed.
 const DefaultBatchInterval = time.Second
 
 // PodWriter writes a lifecycle change to a pod that is still at its resourceVersion.
@@ -108,7 +108,7 @@ type Reconciler struct {
 	// roundBytes bounds the findings of one round.
 	roundBytes int64
 
-	// batchInterval is the least time between two batches of one record.
+	// batchInterval is the interval of the batches of one record.
 	batchInterval time.Duration
 
 	// writesAtOnce bounds the parallel requests of one round.
@@ -163,8 +163,8 @@ type Config struct {
 	// namespaces together; 0: 64 MiB.
 	Memory int64
 
-	// BatchInterval is the least time between two batches of one PodTransitionRule or PodDisruptionBudget,
-	// of which each costs a write of its record; 0: no least time.
+	// BatchInterval is the interval of the batches of one PodTransitionRule or PodDisruptionBudget, of which each costs
+	// a write of its record; 0: a batch is never postponed.
 	BatchInterval time.Duration
 
 	// Prepared is called with each module that is evaluated for a rule from now on; nil: not called.
@@ -262,7 +262,7 @@ func (r *Reconciler) forget(snapshot snapshot, o evaluation.Outcome) {
 		listed[name] = true
 	}
 	needed := func(name string, record *recordState) bool {
-		return listed[name] || r.clock.Since(record.lastBatch) < r.batchInterval
+		return listed[name] || record.batches.level(r.clock.Now(), r.batchInterval) > 0
 	}
 	rulesets, rules := r.state.forget(snapshot.Namespace, present, needed, called)
 	for _, gone := range rulesets {

@@ -58,32 +58,8 @@ type recordState struct {
 	// pendingView is set while the record requires a later view of the pods.
 	pendingView pendingView
 
-	// lastBatch is the time of the last write that added reservations.
-	lastBatch time.Time
-
-	// rested is true if no batch came for a while before the last one.
-	rested bool
-}
-
-// soonerAfterRest divides the interval between the first batch after a rest and the next one. Many pods begin to wait at a time, as in a
-// drain, and the first batch has the first of them only.
-const soonerAfterRest = 4
-
-// batch records a write that added reservations. interval is the least time between two of them.
-func (r *recordState) batch(now time.Time, interval time.Duration) {
-	r.rested = now.Sub(r.lastBatch) >= 2*interval
-	r.lastBatch = now
-}
-
-// batchDue returns how soon the next batch may be written; 0 or less for now.
-func (r *recordState) batchDue(now time.Time, interval time.Duration) time.Duration {
-	switch {
-	case r.lastBatch.IsZero():
-		return 0
-	case r.rested:
-		interval /= soonerAfterRest
-	}
-	return interval - now.Sub(r.lastBatch)
+	// batches bounds how often reservations are added.
+	batches bucket
 }
 
 // pendingView is a record of permits that requires a view of the pods that the watch has not

@@ -42,7 +42,8 @@ func (r *Reconciler) writeRecords(ctx context.Context, snapshot snapshot, o eval
 		}
 		one := write(reserved)
 		if stored[name] = one.stored; one.stored {
-			snapshot.state.record(name).batch(r.clock.Now(), r.batchInterval)
+			record := snapshot.state.record(name)
+			record.batches = record.batches.take(r.clock.Now(), r.batchInterval)
 		}
 		stopped = one.again > 0 || one.err != nil
 		wait, err = backoff.MinDelay(wait, one.again), errors.Join(err, one.err)
@@ -80,21 +81,27 @@ func (r *Reconciler) writeRecords(ctx context.Context, snapshot snapshot, o eval
 // by one then share a batch, of one write, where each would cost a write of its own. A status that calls
 // wait for is not postponed, and nor is a batch to which more pods would belong if rounds had more time,
 // or records more capacity: these pods follow in the next round, and the pods of the present round have
-// had their turn.
+// had their turn. The permit of a pod that is alone is not postponed either: no other one would share its write.
 func (r *Reconciler) batchDue(snapshot snapshot, o evaluation.Outcome) (wait time.Duration) {
 	plan := o.Allocation.Plan
 	isFull := func(denial permit.Denial) bool { return denial.Rule.Rule == "" }
 	if len(plan.Missed) > 0 || slices.ContainsFunc(plan.Denied, isFull) {
 		return 0
 	}
-	for name := range snapshot.Records() {
-		if _, reserves := plan.Reserve[name]; !reserves {
-			continue
+	due := func(name string, waiting, offTraffic int) {
+		if _, reserves := plan.Reserve[name]; reserves && (waiting > 1 || offTraffic > 0) {
+			wait = max(wait, snapshot.state.record(name).batches.due(r.clock.Now(), r.batchInterval))
 		}
-		if ruleset := o.Rulesets[name]; ruleset != nil && ruleset.IsUrgent() {
+	}
+	for _, view := range snapshot.Rules {
+		name := view.Object.Name
+		if _, reserves := plan.Reserve[name]; reserves && o.Rulesets[name].IsUrgent() {
 			return 0
 		}
-		wait = max(wait, snapshot.state.record(name).batchDue(r.clock.Now(), r.batchInterval))
+		due(name, view.WaitingPods, view.OffTraffic)
+	}
+	for _, view := range snapshot.Disruptions {
+		due(view.ID().String(), len(view.Waiting), view.OffTraffic)
 	}
 	return wait
 }
