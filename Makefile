@@ -33,6 +33,9 @@ RACE_PACKAGES = $$(go list ./pkg/... | grep -v -e /pkg/opa/sandbox -e /pkg/opa/a
 
 # Tests that measure the heap or the time of modules: the race detector multiplies both.
 HEAP_TESTS = ^Test.*Heap$$
+# Minutes: a part of test-hostile.
+SLOW_TESTS = ^TestEveryBuiltinWithLargeArguments$$
+
 HEAP_PACKAGES = ./pkg/evaluation ./pkg/loadshed ./pkg/opa
 OTHER_PACKAGES = ./pkg/opa/sandbox ./pkg/opa/absence $$(go list ./... | grep -v -e /podops/pkg/ -e /test/clients -e /test/integration -e /test/processes -e /test/e2e -e /test/hostile -e /test/image -e /test/kvstore -e /test/matrix -e /test/memlimit -e /test/upgrade -e /test/prometheus/live)
 
@@ -225,7 +228,7 @@ test-unit: test-policies ## Run the unit tests and the Rego tests.
 	$(if $(RACE),,@echo "no C compiler, hence no race detector")
 	$(BESIDE) go test -vet=off $(if $(RACE),$(RACE) -short) -skip '$(HEAP_TESTS)' $(RACE_PACKAGES)
 	$(BESIDE) go test -vet=off -run '$(HEAP_TESTS)' $(HEAP_PACKAGES)
-	$(BESIDE) go test -vet=off $(OTHER_PACKAGES)
+	$(BESIDE) go test -vet=off -skip '$(SLOW_TESTS)' $(OTHER_PACKAGES)
 	$(BESIDE) go test -C test/memlimit -vet=off # In its directory go test prints why it skips.
 	$(BESIDE) go test -C pkg/adapters/alibabacloudslb -vet=off ./...
 	$(BESIDE) go test -C examples/kvstore -vet=off ./...
@@ -343,9 +346,10 @@ test-prometheus: kube build bin/demo ## Evaluate alerts and dashboard in a Prome
 
 # A memory cgroup of its own: the limit of the Deployment is part of what is tested.
 .PHONY: test-hostile
-test-hostile: kube build ## Attack a manager with 1 GiB of memory; ARGS=-timed also checks a neighbour.
+test-hostile: kube build ## Attack a manager with 1 GiB of memory, and workers by each builtin; ARGS=-timed also checks a neighbour.
 	go test -c -o $(BIN)/hostile.test ./test/hostile
 	cd test/hostile && $(TEST_ENV) $(BIN)/hostile.test -test.timeout 30m $(ARGS)
+	go test -vet=off -count=1 -timeout 30m -v -run '$(SLOW_TESTS)' ./pkg/opa/sandbox
 
 # The previous release is built from the history of this repository.
 .PHONY: test-upgrade

@@ -4,52 +4,30 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/open-policy-agent/opa/v1/ast"
 
+	"github.com/podops-dev/podops/pkg/opa/vet"
 	"github.com/podops-dev/podops/policies"
 )
 
-var update = flag.Bool("update", false, "rewrite capabilities.json, and the modules in the manifests of the examples")
+var update = flag.Bool("update", false, "rewrite capabilities.json, docs/builtins.md, and the modules in the manifests of the examples")
 
-// allowed are the builtins that a rule may call. It is an allow-list since most of OPA's builtins
-// are unsuitable for a rule: they use the network, the clock, the environment or randomness, or
-// ignore a cancellation. A call that takes too long ends with its worker (pkg/opa/sandbox).
+// allowed returns the names of the builtins that rules may call.
 func allowed() []string {
-	return slices.Concat(
-		[]string{ // operators
-			"assign", "eq", "equal", "neq", "lt", "lte", "gt", "gte",
-			"plus", "minus", "mul", "div", "rem", "and", "or", "internal.member_2", "internal.member_3",
-		},
-		[]string{ // numbers
-			"abs", "ceil", "floor", "round", "numbers.range", "format_int", "to_number",
-		},
-		[]string{ // collections
-			"count", "max", "min", "sum", "sort", "union", "intersection",
-			"array.concat", "array.reverse", "array.slice",
-			"object.filter", "object.get", "object.keys", "object.remove", "object.subset", "object.union", "json.remove",
-		},
-		[]string{ // strings
-			"concat", "contains", "startswith", "endswith", "lower", "upper", "replace", "split", "sprintf",
-			"substring", "trim", "trim_left", "trim_right", "trim_prefix", "trim_suffix", "trim_space",
-			"strings.any_prefix_match", "strings.any_suffix_match", "regex.match",
-		},
-		[]string{ // points in time in facts and parameters
-			"time.add_date", "time.clock", "time.date", "time.diff", "time.format",
-			"time.parse_duration_ns", "time.parse_ns", "time.parse_rfc3339_ns", "time.weekday",
-		},
-		[]string{ // types and versions
-			"is_array", "is_boolean", "is_null", "is_number", "is_object", "is_set", "is_string", "type_name",
-			"semver.compare", "semver.is_valid",
-		},
-		[]string{ // for authors: the engine erases print, and "opa test" names the cases of a table
-			"print", "internal.print", "internal.test_case",
-		},
-	)
+	var names []string
+	for _, group := range vet.AllBuiltins() {
+		if group.IsAllowed {
+			names = append(names, group.Names...)
+		}
+	}
+	return names
 }
 
 // TestCapabilities compares the file with OPA's own description of the builtins above.
@@ -76,20 +54,67 @@ func TestCapabilities(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want = append(want, '\n')
+	got := compare(t, "capabilities.json", append(want, '\n'))
+	if !bytes.Equal(got, policies.Capabilities()) {
+		t.Error("Capabilities() is not the file on disk")
+	}
+}
+
+// TestEveryBuiltinIsAllowedOrDenied compares docs/builtins.md with the builtins of this version of OPA, of which each is in one row.
+func TestEveryBuiltinIsAllowedOrDenied(t *testing.T) {
+	var page bytes.Buffer
+	page.WriteString("# Builtins\n\n" +
+		"Rules may call the builtins of OPA that need nothing but their arguments and give the same result each time. A call that\n" +
+		"takes too long, or too much memory, ends with the [limits of its worker](sandbox.md). `opa check` and `opa test` know the\n" +
+		"same builtins by [capabilities.json](../policies/capabilities.json).\n\n" +
+		"## Builtins that rules may call\n\n| For | Builtins |\n|---|---|\n")
+	rows := map[string]int{}
+	isDenied := false
+	for _, group := range vet.AllBuiltins() {
+		if !group.IsAllowed && !isDenied {
+			isDenied = true
+			page.WriteString("\n## Builtins that rules may not call\n\n| Builtins | Why | Instead |\n|---|---|---|\n")
+		}
+		var names []string
+		for _, builtin := range ast.CapabilitiesForThisVersion().Builtins {
+			if slices.ContainsFunc(group.Names, func(name string) bool {
+				return name == builtin.Name || strings.HasSuffix(name, ".") && strings.HasPrefix(builtin.Name, name)
+			}) {
+				rows[builtin.Name]++
+				names = append(names, "`"+builtin.Name+"`")
+			}
+		}
+		if len(names) < len(group.Names) {
+			t.Errorf("%d builtins exist of %q", len(names), group.Names)
+		}
+		if group.IsAllowed {
+			fmt.Fprintf(&page, "| %s | %s |\n", group.Why, strings.Join(names, ", "))
+		} else {
+			fmt.Fprintf(&page, "| %s | %s | %s |\n", strings.Join(names, ", "), group.Why, group.Instead)
+		}
+	}
+	for _, builtin := range ast.CapabilitiesForThisVersion().Builtins {
+		if rows[builtin.Name] != 1 {
+			t.Errorf("%s is in %d rows, want it in one", builtin.Name, rows[builtin.Name])
+		}
+	}
+	compare(t, "../docs/builtins.md", page.Bytes())
+}
+
+// compare returns a file, and fails if its content differs.
+func compare(t *testing.T, file string, want []byte) []byte {
+	t.Helper()
 	if *update {
-		if err := os.WriteFile("capabilities.json", want, 0o644); err != nil { //nolint:gosec // a source file
+		if err := os.WriteFile(file, want, 0o644); err != nil { //nolint:gosec // a source file
 			t.Fatal(err)
 		}
 	}
-	got, err := os.ReadFile("capabilities.json")
+	got, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("capabilities.json (-want +got), rewrite it with -update:\n%s", diff)
+		t.Errorf("%s (-want +got), rewrite it with -update:\n%s", file, diff)
 	}
-	if !bytes.Equal(got, policies.Capabilities()) {
-		t.Error("Capabilities() is not the file on disk")
-	}
+	return got
 }

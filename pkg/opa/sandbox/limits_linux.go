@@ -60,8 +60,21 @@ func set(limits ...limit) error {
 			return fmt.Errorf("%s: %w", limit.name, err)
 		}
 	}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+	if err := giveUpPrivileges(); err != nil {
 		return fmt.Errorf("privileges: %w", err)
+	}
+	return nil
+}
+
+// giveUpPrivileges has every thread of the process give up new privileges. A binary with cgo can do so only for this thread and the
+// threads that it starts.
+func giveUpPrivileges() error {
+	_, _, failed := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
+	if failed == syscall.ENOTSUP {
+		return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) //nolint:wrapcheck // the caller adds what failed
+	}
+	if failed != 0 {
+		return failed
 	}
 	return nil
 }

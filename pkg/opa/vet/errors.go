@@ -51,7 +51,7 @@ func AsCompileError(err error) error {
 	}
 	problems := make([]Problem, 0, len(list))
 	for _, one := range list {
-		problem := Problem{Code: one.Code, Message: one.Message + choices(one) + argumentTypes(one) + hint(one)}
+		problem := Problem{Code: one.Code, Message: one.Message + choices(one) + argumentTypes(one) + deniedBuiltin(one) + hint(one)}
 		if one.Location != nil {
 			problem.Row, problem.Column = one.Location.Row, one.Location.Col
 			problem.File = one.Location.File
@@ -103,11 +103,7 @@ func argumentTypes(err *ast.Error) string {
 
 // hint returns how to correct a mistake that OPA's message does not explain.
 func hint(err *ast.Error) string {
-	const noNetwork = "; it is not available to rules, which reach no network: docs/sandbox.md"
 	for _, known := range []struct{ part, hint string }{
-		{"undefined function http.", noNetwork},
-		{"undefined function net.lookup", noNetwork},
-		{"undefined function time.now_ns", "; it is not available to rules: the time is input.now"},
 		{"keyword is required before rule body", v0Hint},
 		{"keyword is required for partial set rules", v0Hint},
 	} {

@@ -1,5 +1,5 @@
-# tries: such a value as JSON
-# outcome: compile rego_type_error
+# tries: the facts of all pods as JSON
+# outcome: withheld NotAllowed | withheld Timeout
 package rule
 
 allow if json.marshal(input) == ""

@@ -1,5 +1,5 @@
 # tries: a pattern that backtracks
-# outcome: compile rego_type_error
+# outcome: withheld NotAllowed
 package rule
 
 allow if glob.match("*a*a*a*a*a*a*a*a*b", [], input.pod.name)
