@@ -1,6 +1,7 @@
 package deferreddelete
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,36 @@ import (
 func isLive(owner metav1.Object, pod *corev1.Pod) bool {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	return controller != nil && owner.GetUID() == controller.UID && owner.GetDeletionTimestamp() == nil
+}
+
+// WantFor returns whether an owner of a pod wants it deleted, as its controller has requested it.
+func WantFor(owner Owner, pod *corev1.Pod, record appsv1alpha1.PendingDelete) Want {
+	switch o := owner.(type) {
+	case *appsv1.StatefulSet:
+		return WantOfStatefulSet(o, pod)
+	case *appsv1.DaemonSet:
+		return WantOfDaemonSet(o, pod, record)
+	case *batchv1.Job:
+		return WantOfJob(o, pod)
+	default:
+		return WantUnknown
+	}
+}
+
+// Progress returns the fields from which follows which pods the controller of a workload deletes.
+func Progress(owner metav1.Object) string {
+	switch o := owner.(type) {
+	case *appsv1.StatefulSet:
+		return fmt.Sprintf("%d/%d/%s/%d/%d",
+			o.Generation, o.Status.ObservedGeneration, o.Status.UpdateRevision, o.Status.Replicas, o.Status.AvailableReplicas)
+	case *appsv1.DaemonSet:
+		return fmt.Sprintf("%d/%d/%d/%d/%d",
+			o.Generation, o.Status.ObservedGeneration, o.Status.NumberMisscheduled, o.Status.UpdatedNumberScheduled, o.Status.CurrentNumberScheduled)
+	case *batchv1.Job:
+		return fmt.Sprintf("%d/%d/%d", o.Generation, o.Status.Active, DesiredOfJob(o))
+	default:
+		return ""
+	}
 }
 
 // WantOfStatefulSet returns whether a StatefulSet wants one of its pods deleted: its ordinal is

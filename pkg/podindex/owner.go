@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
@@ -69,6 +70,11 @@ type Owner struct {
 
 	// Terminating is true once it has a deletion timestamp.
 	Terminating bool
+
+	// Replaces is the StatefulSet or the DaemonSet itself, whose wishes for its pods are computed from it; nil for other
+	// kinds. It must not be modified. Progress is what they follow from.
+	Replaces deferreddelete.Owner
+	Progress string
 }
 
 // OwnerName names an object that need not exist.
@@ -86,7 +92,7 @@ func (o Owner) hasPlaceOf(other Owner) bool {
 func (o Owner) equals(other Owner) bool {
 	return o.hasPlaceOf(other) && o.Desired == other.Desired && o.MinReady == other.MinReady && o.Terminating == other.Terminating &&
 		o.Uncounted == other.Uncounted && o.Scale == other.Scale && o.Observed == other.Observed && o.Unreadable == other.Unreadable &&
-		o.Recreates == other.Recreates && o.Surges == other.Surges && slices.Equal(o.SkipRules, other.SkipRules) && maps.Equal(o.TemplateLabels, other.TemplateLabels)
+		o.Recreates == other.Recreates && o.Surges == other.Surges && o.Progress == other.Progress && slices.Equal(o.SkipRules, other.SkipRules) && maps.Equal(o.TemplateLabels, other.TemplateLabels)
 }
 
 // covers reports whether the rule selects the pods of the workload's template. A rule that selects
@@ -274,6 +280,17 @@ func (n *namespace) complete() map[types.UID]bool {
 		complete[uid] = c.cause == rule.CauseScaleIn && !owner.Terminating && max(c.counted, owner.Observed) <= owner.Desired
 	}
 	return complete
+}
+
+// replacing returns the StatefulSets and DaemonSets with pods.
+func (n *namespace) replacing() map[types.UID]deferreddelete.Owner {
+	replacing := map[types.UID]deferreddelete.Owner{}
+	for uid := range n.controllers {
+		if owner := n.owners[uid]; owner.Replaces != nil {
+			replacing[uid] = owner.Replaces
+		}
+	}
+	return replacing
 }
 
 // noteNewest updates the newest revision of each Deployment.

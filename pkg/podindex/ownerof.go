@@ -36,11 +36,13 @@ func OwnerOf(object metav1.Object) (owner Owner, counts bool) {
 			owner.SkipRules = podstate.SkipRules(o.Spec.Template.Annotations)
 		}
 	case *appsv1.StatefulSet:
+		owner.Replaces, owner.Progress = o, deferreddelete.Progress(o)
 		owner.MinReady = seconds(o.Spec.MinReadySeconds)
 		owner.UpdateRevision, owner.CurrentRevision = o.Status.UpdateRevision, o.Status.CurrentRevision
 		owner.Kind, owner.Desired, owner.TemplateLabels = "StatefulSet", replicas(o.Spec.Replicas), o.Spec.Template.Labels
 	case *appsv1.DaemonSet:
 		// Before the controller has counted nodes for the first time, the number in the status is 0.
+		owner.Replaces, owner.Progress = o, deferreddelete.Progress(o)
 		owner.MinReady = seconds(o.Spec.MinReadySeconds)
 		owner.Kind, owner.TemplateLabels = "DaemonSet", o.Spec.Template.Labels
 		owner.Desired, owner.Uncounted = int(o.Status.DesiredNumberScheduled), o.Status.ObservedGeneration == 0

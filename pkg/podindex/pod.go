@@ -52,6 +52,9 @@ type pod struct {
 	// surplus is true while its deletion waits that has begun for its ReplicaSet.
 	surplus bool
 
+	// pending is the request of its StatefulSet or DaemonSet for which it waits; nil for another pod.
+	pending *appsv1alpha1.PendingDelete
+
 	// leftover is true for a pod that does not wait and has an annotation that explains an earlier
 	// wait.
 	leftover bool
@@ -125,9 +128,10 @@ func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, of revisions
 			Pod: p.fact, Stage: w.Stage, ID: w.ID, Type: w.Type, Attempt: w.Attempt, Since: since,
 		})
 	}
-	p.setEvicts(object)
+	if len(p.requests) > 0 {
+		p.setPending(object)
+	}
 	p.setCause(cause)
-	p.surplus = len(p.requests) > 0 && deferreddelete.OfReplicaSet(object) && deferreddelete.ForReplicaSet(object)
 	p.leftover = len(p.requests) == 0 && isDetailed(object) && !facts.Terminating
 	if len(p.requests) > 0 || p.leftover {
 		p.object = object
@@ -159,11 +163,17 @@ func (p *pod) setCause(cause rule.Cause) {
 	}
 }
 
-// setEvicts marks the requests of a delete that an eviction has begun.
-func (p *pod) setEvicts(object *corev1.Pod) {
+// setPending records for whom the deletion of a pod waits, and marks the requests that an eviction has begun.
+func (p *pod) setPending(object *corev1.Pod) {
 	record, ok := deferreddelete.Pending(object)
 	for i := range p.requests {
 		p.requests[i].Evicts = ok && p.requests[i].ID == appsv1alpha1.PodDeleteID && deferreddelete.Method(record.Method) == deferreddelete.MethodEviction
+	}
+	switch {
+	case deferreddelete.OfReplicaSet(object):
+		p.surplus = deferreddelete.ForReplicaSet(object)
+	case ok && deferreddelete.Actor(record.Actor) == deferreddelete.ActorOwner:
+		p.pending = &record
 	}
 }
 

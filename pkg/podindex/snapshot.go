@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/rule"
 )
@@ -60,6 +61,9 @@ type Snapshot struct {
 
 	// complete are the ReplicaSets that need each of their pods. Nil when nothing waits.
 	complete map[types.UID]bool
+
+	// replacing are the StatefulSets and DaemonSets with pods. Nil when nothing waits.
+	replacing map[types.UID]deferreddelete.Owner
 
 	// versions are the resourceVersions of the pods that records name.
 	versions map[types.UID]string
@@ -142,14 +146,22 @@ func (v Snapshot) Pod(uid types.UID) *corev1.Pod {
 	return nil
 }
 
-// IsNeeded reports whether a pod waits for a deletion that its ReplicaSet does not want any more: it was scaled out again, or has
-// lost other pods. The deletion ends after a while. A permit would only take the pod off traffic meanwhile.
+// IsNeeded reports whether a pod waits for a deletion that its owner does not want any more: it was scaled out again, has
+// lost other pods, or its rollout was undone. The deletion ends after a while. A permit would only take the pod off traffic meanwhile.
+// PodOps removes no pod of a StatefulSet while it does not know that it is to go.
 func (v Snapshot) IsNeeded(uid types.UID) bool {
 	if v.waiting == nil {
 		return false
 	}
 	p := v.waiting.pod(uid)
-	return p != nil && p.surplus && v.complete[p.controller.UID]
+	switch {
+	case p == nil:
+		return false
+	case p.pending == nil || v.replacing[p.controller.UID] == nil:
+		return p.surplus && v.complete[p.controller.UID]
+	}
+	want := deferreddelete.WantFor(v.replacing[p.controller.UID], p.object, *p.pending)
+	return want == deferreddelete.Unwanted || want == deferreddelete.WantUnknown && deferreddelete.Finishes(p.object)
 }
 
 // At returns the resourceVersion of a pod that waits or that a record names; "" when there is
@@ -201,7 +213,7 @@ func (x *Index) Snapshot(name string, pods func(*appsv1alpha1.PodTransitionRule)
 	v.waiting = n.waiting.ordered()
 	v.Waiting = v.waiting.requests
 	if len(v.Waiting) > 0 {
-		v.complete = n.complete()
+		v.complete, v.replacing = n.complete(), n.replacing()
 	}
 	v.Disruptions = n.disruptionViews(v.versions)
 	for _, p := range n.leftover {

@@ -108,24 +108,9 @@ func edited() predicate.Funcs {
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld, e.ObjectNew
-			return before.GetGeneration() != after.GetGeneration() || deletionProgress(before) != deletionProgress(after) ||
+			return deferreddelete.Progress(before) != deferreddelete.Progress(after) ||
 				before.GetDeletionTimestamp() == nil && after.GetDeletionTimestamp() != nil
 		},
-	}
-}
-
-// deletionProgress returns the fields of the status from which follows which pods the controller of a workload deletes.
-func deletionProgress(object client.Object) string {
-	switch o := object.(type) {
-	case *appsv1.StatefulSet:
-		return fmt.Sprintf("%d/%s/%d/%d", o.Status.ObservedGeneration, o.Status.UpdateRevision, o.Status.Replicas, o.Status.AvailableReplicas)
-	case *appsv1.DaemonSet:
-		return fmt.Sprintf("%d/%d/%d/%d",
-			o.Status.ObservedGeneration, o.Status.NumberMisscheduled, o.Status.UpdatedNumberScheduled, o.Status.CurrentNumberScheduled)
-	case *batchv1.Job:
-		return fmt.Sprintf("%d/%d", o.Status.Active, deferreddelete.DesiredOfJob(o))
-	default:
-		return ""
 	}
 }
 
@@ -271,16 +256,7 @@ func want(ctx context.Context, reader client.Reader, pod *corev1.Pod, record app
 	if err != nil {
 		return deferreddelete.WantUnknown, fmt.Errorf("reading the owner of pod %s: %w", client.ObjectKeyFromObject(pod), err)
 	}
-	switch o := owner.(type) {
-	case *appsv1.StatefulSet:
-		return deferreddelete.WantOfStatefulSet(o, pod), nil
-	case *appsv1.DaemonSet:
-		return deferreddelete.WantOfDaemonSet(o, pod, record), nil
-	case *batchv1.Job:
-		return deferreddelete.WantOfJob(o, pod), nil
-	default:
-		return deferreddelete.WantUnknown, nil
-	}
+	return deferreddelete.WantFor(owner, pod, record), nil
 }
 
 // finish carries out a pending delete. For a controller, it reads from the API server whether

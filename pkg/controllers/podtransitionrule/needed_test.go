@@ -4,10 +4,12 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/podindex"
 )
@@ -53,6 +55,78 @@ func TestAPodThatIsNeededAgainIsNotPermitted(t *testing.T) {
 			s.index.SetOwner(owner)
 			s.step(time.Second)
 			s.expectPermitted("once it has one too many", pod.Name)
+		})
+	}
+}
+
+// TestAPodThatItsWorkloadKeepsIsNotPermitted shows the same for StatefulSets and DaemonSets, for whose controllers the deletion of a
+// pod has begun: an undone rollout, and a scale-in that was withdrawn.
+func TestAPodThatItsWorkloadKeepsIsNotPermitted(t *testing.T) {
+	const set, daemon = "StatefulSet", "DaemonSet"
+	for name, tc := range map[string]struct {
+		kind      string
+		change    func(set *appsv1.StatefulSet, daemon *appsv1.DaemonSet, record *appsv1alpha1.PendingDelete)
+		permitted bool
+	}{
+		"a rollout replaces it": {kind: set, permitted: true, change: func(*appsv1.StatefulSet, *appsv1.DaemonSet, *appsv1alpha1.PendingDelete) {}},
+		"its rollout was undone": {kind: set, change: func(s *appsv1.StatefulSet, _ *appsv1.DaemonSet, _ *appsv1alpha1.PendingDelete) {
+			s.Status.UpdateRevision = "old"
+		}},
+		"the controller has not seen that its rollout was undone": {kind: set, change: func(s *appsv1.StatefulSet, _ *appsv1.DaemonSet, _ *appsv1alpha1.PendingDelete) {
+			s.Generation++
+		}},
+		"the StatefulSet has a greater partition": {kind: set, change: func(s *appsv1.StatefulSet, _ *appsv1.DaemonSet, _ *appsv1alpha1.PendingDelete) {
+			s.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32(1))}
+		}},
+		"the StatefulSet is scaled in": {kind: set, permitted: true, change: func(s *appsv1.StatefulSet, _ *appsv1.DaemonSet, _ *appsv1alpha1.PendingDelete) {
+			s.Spec.Replicas, s.Status.UpdateRevision = new(int32(0)), "old"
+		}},
+		"another client has requested it": {kind: set, permitted: true, change: func(s *appsv1.StatefulSet, _ *appsv1.DaemonSet, record *appsv1alpha1.PendingDelete) {
+			s.Status.UpdateRevision, record.Actor = "old", "Label"
+		}},
+		"a rollout of its DaemonSet replaces it": {kind: daemon, permitted: true, change: func(*appsv1.StatefulSet, *appsv1.DaemonSet, *appsv1alpha1.PendingDelete) {}},
+		"the template of its DaemonSet is put back": {kind: daemon, change: func(_ *appsv1.StatefulSet, d *appsv1.DaemonSet, _ *appsv1alpha1.PendingDelete) {
+			d.Generation++
+		}},
+		"its DaemonSet has been edited, and requests it again": {
+			kind: daemon, permitted: true, change: func(_ *appsv1.StatefulSet, d *appsv1.DaemonSet, record *appsv1alpha1.PendingDelete) {
+				d.Generation++
+				record.OwnerGeneration = d.Generation
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newHarness(t, opa.Options{})
+			s.rules("web", labelled("approved", "approved"))
+			pod := web(0).Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, s.clock.Now()).Obj()
+			pod.Labels[appsv1.ControllerRevisionHashLabelKey] = "old"
+			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: tc.kind, Name: "web", UID: "w", Controller: new(true)}}
+			meta := metav1.ObjectMeta{Namespace: pod.Namespace, Name: "web", UID: "w", Generation: 2}
+			stateful := &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(1))}, Status: appsv1.StatefulSetStatus{
+				ObservedGeneration: 2, UpdateRevision: "new", Replicas: 1, AvailableReplicas: 1,
+			}}
+			daemonSet := &appsv1.DaemonSet{ObjectMeta: meta, Status: appsv1.DaemonSetStatus{
+				ObservedGeneration: 2, DesiredNumberScheduled: 1, CurrentNumberScheduled: 1,
+			}}
+			record := deferreddelete.Request{
+				Method: deferreddelete.MethodDelete, Actor: deferreddelete.ActorOwner, OwnerGeneration: 2,
+			}.Begin(pod, deferreddelete.Begun(pod))
+			tc.change(stateful, daemonSet, &record)
+			pod.Annotations = map[string]string{appsv1alpha1.PendingDeleteAnnotationKey: deferreddelete.Encode(record)}
+			var object metav1.Object = stateful
+			if tc.kind == daemon {
+				object = daemonSet
+			}
+			owner, _ := podindex.OwnerOf(object)
+			s.index.SetOwner(owner)
+			s.put(pod)
+			relabel(s, pod.Name, "approved", "yes")
+			s.step(time.Second)
+			if tc.permitted {
+				s.expectPermitted("at once", pod.Name)
+			} else {
+				s.expectPermitted("at once")
+			}
 		})
 	}
 }
