@@ -1,12 +1,12 @@
 package deferreddelete
 
 import (
-	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
 // MaxWait is the longest time for which a request waits in admission.
@@ -19,8 +19,13 @@ func Heard(pod *corev1.Pod) bool {
 	if !ok {
 		return false
 	}
-	actor := Actor(record.Actor)
-	return actor == ActorEvictor || actor == ActorClient || actor == ActorController
+	return Waits(record) || Actor(record.Actor) == ActorController
+}
+
+// Waits reports whether the client of a request waits for its answer, and repeats a request that was held: a pod whose rules have
+// withheld it gets no permit before.
+func Waits(record appsv1alpha1.PendingDelete) bool {
+	return Actor(record.Actor) == ActorEvictor || Actor(record.Actor) == ActorClient
 }
 
 // Refusal is what a replica remembers of a user's request for a pod.
@@ -63,20 +68,11 @@ func (r Requester) Unrepeated(pod *corev1.Pod, siblings []*corev1.Pod, now time.
 		if owner == nil || owner.UID != controller.UID || sibling.UID == pod.UID || sibling.DeletionTimestamp != nil {
 			continue
 		}
-		if r.awaitsRepeat(sibling, now) || sibling.Spec.NodeName != pod.Spec.NodeName && r.isWithheldShortly(sibling, now) {
+		if r.awaitsRepeat(sibling, now) {
 			return sibling
 		}
 	}
 	return nil
-}
-
-// isWithheldShortly reports whether rules withhold a pod whose removal a program requests again and again, and have not for long. A program
-// that requests pods of several nodes in turn, as an owner does that restarts its pods, does not count the pods that wait: once they
-// are permitted together, more of them are off traffic than it wants, and it repeats none of its requests.
-func (r Requester) isWithheldShortly(pod *corev1.Pod, now time.Time) bool {
-	nanos, err := strconv.ParseInt(Begun(pod), 10, 64)
-	return err == nil && strings.HasPrefix(r.User, anyServiceAccount) && IsRequestedBy(pod, r.User) && r.Withheld(pod) &&
-		now.Sub(time.Unix(0, nanos)) < ReplaceAnotherAfter
 }
 
 // awaitsRepeat reports whether the user was refused the removal of a pod, which is pending, and has not repeated the request.

@@ -14,7 +14,7 @@ const (
 	// repeats an eviction every 5 seconds.
 	MinLapse = 15 * time.Second
 
-	// MaxLapse is the upper bound, also for the first request of a client.
+	// MaxLapse is the upper bound.
 	MaxLapse = 2 * time.Minute
 
 	// lapseIntervals is the number of intervals between two requests of a client after which it does
@@ -67,11 +67,12 @@ const (
 	LapseForgone   Lapse = "Forgone"
 	LapseKept      Lapse = "Kept"
 	LapseExchanged Lapse = "Exchanged"
+	LapseAbandoned Lapse = "Abandoned"
 )
 
 // Lapses returns all lapses.
 func Lapses() []Lapse {
-	return []Lapse{LapseUnwanted, LapseRepeated, LapseWithdrawn, LapseForgone, LapseKept, LapseExchanged}
+	return []Lapse{LapseUnwanted, LapseRepeated, LapseWithdrawn, LapseForgone, LapseKept, LapseExchanged, LapseAbandoned}
 }
 
 // Describe returns the lapse, human-readable, for events.
@@ -87,6 +88,8 @@ func (l Lapse) Describe() string {
 		return "the owner did not delete the pod"
 	case LapseKept:
 		return "its removal was admitted by PodOps and denied by another webhook, a policy or a PodDisruptionBudget"
+	case LapseAbandoned:
+		return "the client went away while its request waited"
 	case LapseExchanged:
 		return "another pod of the ReplicaSet is to go instead: " +
 			"it is in a worse condition, has a lower deletion cost, or may be permitted while a rule withholds this pod"
@@ -110,9 +113,8 @@ type State struct {
 	Want        Want
 	UnwantedFor time.Duration
 
-	// Withheld is whether rules withhold the pod, and Refused whether they have since its client last requested its removal:
-	// the client knows that nothing follows unless it repeats the request.
-	Withheld, Refused bool
+	// Withheld is whether rules withhold the pod: its client was told so.
+	Withheld bool
 
 	// Unobserved is the time between the last recorded request and the first look of this manager: since it began to
 	// lead, for a record of another manager, which may not have recorded later requests.
@@ -146,14 +148,14 @@ func (s State) nextForClient(now time.Time) (Step, Lapse, time.Duration) {
 	return Wait, "", left
 }
 
-// lapse returns for how long a request is pending that is not repeated. A pod that is prepared stays so for
-// a person who repeats the request, and controllers repeat theirs ever less often. A pod that is permitted after its client
-// was refused stays so for a request that began before it would have lapsed, and waits.
+// lapse returns for how long a request is pending that is not repeated: three of its intervals, after its wait. Nobody knows whether a client that
+// was told to ask again for a pod that is prepared will do so, and the pod is off traffic meanwhile. Controllers repeat
+// their requests ever less often.
 func (s State) lapse() time.Duration {
 	actor := Actor(s.Record.Actor)
 	lapse := max(lapseIntervals*time.Duration(s.Record.Interval), MinLapse)
 	switch {
-	case actor == ActorOwner || actor == ActorController || !s.Withheld && !s.Refused:
+	case actor == ActorOwner || actor == ActorController:
 		return MaxLapse
 	case !s.Withheld:
 		lapse += MaxWait

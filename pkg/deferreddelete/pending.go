@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -76,6 +77,9 @@ type Request struct {
 
 	// OwnerGeneration is the generation of the owner of the pod, 0 if it is not known.
 	OwnerGeneration int64
+
+	// Interval is the time since the user's request before, if that was answered and has lapsed; 0 if it is not known.
+	Interval time.Duration
 }
 
 // Begin returns the record of a request with which a lifecycle begins. since is the value of its
@@ -83,7 +87,7 @@ type Request struct {
 func (d Request) Begin(pod *corev1.Pod, since string) appsv1alpha1.PendingDelete {
 	return appsv1alpha1.PendingDelete{
 		UID: pod.UID, Since: since, Method: string(d.Method), Actor: string(d.Actor), User: prefixed(d.User),
-		OwnerGeneration: d.OwnerGeneration,
+		OwnerGeneration: d.OwnerGeneration, Interval: d.Interval.Nanoseconds(),
 	}
 }
 
@@ -115,22 +119,32 @@ func (d Request) Join(pod *corev1.Pod, now time.Time) (appsv1alpha1.PendingDelet
 		record.OwnerGeneration, record.Seen = d.OwnerGeneration, now.UnixNano()
 		return record, true
 	case recorded != ActorLabel && (recorded != ActorOwner || d.Actor == ActorOwner && OwnerKind(pod) == kindJob):
-		return repeated(record, now)
+		return repeated(record, Waits(record) && !isWithheld(pod), now)
 	default:
 		return record, false
 	}
 }
 
+// isWithheld reports whether a pod has the verdict of a rule.
+func isWithheld(pod *corev1.Pod) bool {
+	for key := range pod.Annotations {
+		if strings.HasPrefix(key, appsv1alpha1.DetailAnnotationPrefix+"/") {
+			return true
+		}
+	}
+	return false
+}
+
 // repeated returns the record of a request that is repeated, and whether it has to be written: after half
-// of the time after which it lapses, and at once for the first time.
-func repeated(record appsv1alpha1.PendingDelete, now time.Time) (appsv1alpha1.PendingDelete, bool) {
+// of the time after which it lapses, and at once for the first time, and while its client waits.
+func repeated(record appsv1alpha1.PendingDelete, waits bool, now time.Time) (appsv1alpha1.PendingDelete, bool) {
 	since := now.Sub(LastSeen(record))
 	switch {
 	case since < repeatedAfter:
 		return record, false
 	case record.Seen == 0:
 		record.Interval = since.Nanoseconds()
-	case since < (State{Record: record, Withheld: true}).lapse()/2:
+	case !waits && since < (State{Record: record, Withheld: true}).lapse()/2:
 		return record, false
 	}
 	record.Seen = now.UnixNano()

@@ -30,6 +30,15 @@ func pending(request Request) func(*corev1.Pod) {
 	}
 }
 
+// seen has a request repeated some time after the lifecycle began.
+func seen(after time.Duration) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		record, _ := Pending(pod)
+		record.Seen = requested.Add(after).UnixNano()
+		pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey] = Encode(record)
+	}
+}
+
 func TestPending(t *testing.T) {
 	evictor := Request{Method: MethodEviction, Actor: ActorEvictor, User: "jane"}
 	annotation := func(value string) func(*corev1.Pod) {
@@ -92,6 +101,14 @@ func TestJoin(t *testing.T) {
 			want: appsv1alpha1.PendingDelete{Actor: "Owner", Seen: requested.Add(time.Minute).UnixNano(), Interval: time.Minute.Nanoseconds()},
 		},
 		"another review of the same request is no repeat": {pod: controlled(pending(Request{Actor: ActorEvictor})), request: Request{Actor: ActorEvictor}, after: repeatedAfter - 1},
+		"a later one is, while the client waits": {
+			pod: controlled(pending(Request{Actor: ActorEvictor}), seen(5*time.Second)), request: Request{Actor: ActorEvictor}, after: 8 * time.Second,
+			want: appsv1alpha1.PendingDelete{Actor: "Evictor", Seen: requested.Add(8 * time.Second).UnixNano()},
+		},
+		"it is not for a withheld pod": {
+			pod:     controlled(pending(Request{Actor: ActorEvictor}), seen(5*time.Second), func(pod *corev1.Pod) { pod.Annotations[appsv1alpha1.DetailAnnotationKey("web")] = "{}" }),
+			request: Request{Actor: ActorEvictor}, after: 8 * time.Second,
+		},
 		"the first repeat is written, with its interval": {
 			pod: controlled(pending(Request{Actor: ActorEvictor})), request: Request{Actor: ActorEvictor}, after: 5 * time.Second,
 			want: appsv1alpha1.PendingDelete{Actor: "Evictor", Seen: requested.Add(5 * time.Second).UnixNano(), Interval: (5 * time.Second).Nanoseconds()},
@@ -122,11 +139,12 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestRepeats shows that a client that repeats its request does not have every request written, and that its
+// TestRepeats shows that a client that repeats its request for a withheld pod does not have every request written, and that its
 // request does not lapse between two writes.
 func TestRepeats(t *testing.T) {
 	for _, interval := range []time.Duration{2 * time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second} {
 		pod := controlled(pending(Request{Actor: ActorEvictor}))
+		pod.Annotations[appsv1alpha1.DetailAnnotationKey("web")] = "{}"
 		writes, requests := 0, 20
 		for at := range requests {
 			now := requested.Add(time.Duration(at+1) * interval)
@@ -205,41 +223,6 @@ func TestUnrepeated(t *testing.T) {
 	}
 }
 
-// TestAProgramRepeatsForOnePod shows that a program that repeats its request for a pod that rules withhold gets no other pod of the owner at
-// once, unless it drains the node of both.
-func TestAProgramRepeatsForOnePod(t *testing.T) {
-	const program = "system:serviceaccount:argo-rollouts:argo-rollouts"
-	for name, tc := range map[string]struct {
-		user     string
-		node     string
-		withheld bool
-		after    time.Duration
-		want     bool
-	}{
-		"rules withhold it":            {user: program, node: "node-2", withheld: true, want: true},
-		"rules have withheld for long": {user: program, node: "node-2", withheld: true, after: ReplaceAnotherAfter},
-		"rules do not withhold it":     {user: program, node: "node-2"},
-		"it is on the same node":       {user: program, node: "node-1", withheld: true},
-		"a person repeats":             {user: "jane", node: "node-2", withheld: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			sibling := controlled(func(pod *corev1.Pod) { pod.Name, pod.UID, pod.Spec.NodeName = "web-1", "web-1", tc.node },
-				pending(Request{Actor: ActorEvictor, User: tc.user}))
-			record, _ := Pending(sibling)
-			record.Seen = 1
-			sibling.Annotations[appsv1alpha1.PendingDeleteAnnotationKey] = Encode(record)
-			requester := Requester{
-				User: tc.user, Wait: 10 * time.Second,
-				Refusal: func(*corev1.Pod) Refusal { return Refusal{} }, Withheld: func(*corev1.Pod) bool { return tc.withheld },
-			}
-			pod := controlled(func(pod *corev1.Pod) { pod.Spec.NodeName = "node-1" })
-			if got := requester.Unrepeated(pod, []*corev1.Pod{sibling}, requested.Add(tc.after)); (got != nil) != tc.want {
-				t.Errorf("got %v, want one: %t", got, tc.want)
-			}
-		})
-	}
-}
-
 func TestNext(t *testing.T) {
 	type state struct {
 		request  Request
@@ -250,7 +233,7 @@ func TestNext(t *testing.T) {
 		want     Want
 		unwanted time.Duration
 		withheld bool
-		refused  bool
+		interval time.Duration
 
 		unobserved time.Duration
 	}
@@ -266,14 +249,15 @@ func TestNext(t *testing.T) {
 		lapse Lapse
 		again time.Duration
 	}{
-		"a client's delete that rules withhold waits":     {state: state{request: client, withheld: true, after: time.Second}, again: MinLapse - time.Second},
-		"it lapses when it is not repeated":               {state: state{request: client, withheld: true, after: MinLapse}, step: Cancel, lapse: LapseRepeated},
-		"a prepared pod waits longer":                     {state: state{request: client, may: true, after: MinLapse}, again: MaxLapse - MinLapse},
-		"one that was refused before waits for a request": {state: state{request: client, refused: true, may: true, after: MinLapse}, again: MaxWait},
+		"a client's delete that rules withhold waits": {state: state{request: client, withheld: true, after: time.Second}, again: MinLapse - time.Second},
+		"it lapses when it is not repeated":           {state: state{request: client, withheld: true, after: MinLapse}, step: Cancel, lapse: LapseRepeated},
+		"a prepared pod waits longer":                 {state: state{request: client, may: true, after: MinLapse}, again: MaxWait},
+		"a client that takes its time has longer":     {state: state{request: client, may: true, interval: 20 * time.Second, after: time.Minute}, again: MaxWait},
+		"it has no more than that":                    {state: state{request: client, may: true, interval: time.Hour, after: MaxLapse}, step: Cancel, lapse: LapseRepeated},
 		"another manager leads since": {
 			state: state{request: client, withheld: true, after: 2 * MinLapse, unobserved: 2*MinLapse - time.Second}, again: MinLapse - time.Second,
 		},
-		"it goes back without one":                     {state: state{request: client, refused: true, may: true, after: MinLapse + MaxWait}, step: Cancel, lapse: LapseRepeated},
+		"it goes back without a request":               {state: state{request: client, may: true, after: MinLapse + MaxWait}, step: Cancel, lapse: LapseRepeated},
 		"it is never deleted by PodOps, and goes back": {state: state{request: client, may: true, after: MaxLapse}, step: Cancel, lapse: LapseRepeated},
 		"nor is an eviction":                           {state: state{request: evictor, may: true, after: MaxLapse}, step: Cancel, lapse: LapseRepeated},
 		"an eviction that rules withhold lapses":       {state: state{request: evictor, withheld: true, after: MinLapse}, step: Cancel, lapse: LapseRepeated},
@@ -302,8 +286,9 @@ func TestNext(t *testing.T) {
 			if !ok {
 				t.Fatal("the pod has no record")
 			}
+			record.Interval = tc.interval.Nanoseconds()
 			step, lapse, again := Next(State{
-				Pod: pod, Record: record, May: tc.may, Wake: tc.wake, Want: tc.want, UnwantedFor: tc.unwanted, Withheld: tc.withheld, Refused: tc.refused,
+				Pod: pod, Record: record, May: tc.may, Wake: tc.wake, Want: tc.want, UnwantedFor: tc.unwanted, Withheld: tc.withheld,
 				Unobserved: tc.unobserved,
 			}, requested.Add(tc.after))
 			if step != tc.step || lapse != tc.lapse || again != tc.again {

@@ -182,6 +182,7 @@ func (e *Evaluator) Evaluate(ctx context.Context, t *Turn, snapshot Snapshot) Ev
 	w.openDisruptions(snapshot, candidates, budgetsOf, now)
 	w.holdRetired(snapshot, now)
 	e.openCalls(w)
+	snapshot.state.observeRefused(snapshot.Waiting)
 	for _, request := range snapshot.Waiting {
 		if len(w.withheld[request.Key()]) > 0 || snapshot.IsNeeded(request.Pod.UID) && request.ID == appsv1alpha1.PodDeleteID {
 			continue
@@ -189,6 +190,7 @@ func (e *Evaluator) Evaluate(ctx context.Context, t *Turn, snapshot Snapshot) Ev
 		candidate := candidates[request.Key()]
 		candidate.With = withPod(snapshot.Rules, request)
 		candidate.Budgets, candidate.Missed = budgetsOf[request.Pod.UID], snapshot.state.missed[request.Pod.UID]
+		candidate.Absent = snapshot.state.isRefused(request)
 		w.candidates = append(w.candidates, *candidate)
 	}
 	return *w.Evaluation

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podops-dev/podops/pkg/rule"
 )
 
 // State is the state of the evaluation of one namespace between rounds. The rounds of a namespace follow
@@ -15,6 +17,10 @@ type State struct {
 	// missed are the pods that had no turn in the last rounds (permit.Plan.Missed). The map is replaced,
 	// never modified.
 	missed map[types.UID]int
+
+	// refused are the pods whose clients were told that rules withhold them, with the time of the request. The map is replaced, never
+	// modified.
+	refused map[types.UID]time.Time
 
 	// held is the time since which deferred requests were observed, by request key, while holds are
 	// bounded.
@@ -44,6 +50,23 @@ func (s *State) ruleset(ruleset string) *rulesetState {
 		s.rulesets[ruleset] = known
 	}
 	return known
+}
+
+// observeRefused updates the pods whose clients do not wait for the answer: they have had it.
+func (s *State) observeRefused(waiting []rule.Request) {
+	refused := map[types.UID]time.Time{}
+	for _, request := range waiting {
+		if !request.Asked.IsZero() && (request.Refused || s.isRefused(request)) {
+			refused[request.Pod.UID] = request.Asked
+		}
+	}
+	s.refused = refused
+}
+
+// isRefused reports whether the client of a request has had an answer since it asked last.
+func (s *State) isRefused(request rule.Request) bool {
+	at, refused := s.refused[request.Pod.UID]
+	return refused && at.Equal(request.Asked)
 }
 
 // Forget drops the state of the PodTransitionRules that are not present, and returns their names.

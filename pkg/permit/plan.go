@@ -88,6 +88,9 @@ type Candidate struct {
 
 	// Missed is the number of successive rounds without a turn for the pod (Plan.Missed).
 	Missed int
+
+	// Absent is true if no client waits for the permit. The request keeps its place, and its slots for as long as it does.
+	Absent bool
 }
 
 // Denial names the rule that denies a permit to a candidate.
@@ -127,6 +130,9 @@ type Plan struct {
 
 	// Denied are the candidates that wait for a slot, or for other pods.
 	Denied []Denial
+
+	// Absent are the candidates that would be granted if their clients waited.
+	Absent []rule.Request
 
 	// Waived are the denials of waived rules, of requests that were granted.
 	Waived []Denial
@@ -270,12 +276,26 @@ func (a *allocation) allocate(pod []Candidate) {
 			a.plan.Denied = append(a.plan.Denied, denial)
 			continue
 		}
+		if c.Absent && !a.granted[c.Request.Pod.UID] {
+			a.keepPlace(c)
+			continue
+		}
 		// A PostCheck permit brings the pod back, so it takes no slot.
 		if c.Request.Stage != appsv1alpha1.StagePostCheck {
 			a.commit(c)
 		}
 		a.plan.Grants = append(a.plan.Grants, c.Request)
 		a.plan.Waived = append(a.plan.Waived, a.waived...)
+	}
+}
+
+// keepPlace takes the slots of a request that nothing denies and that gets no permit, in this round alone.
+func (a *allocation) keepPlace(c Candidate) {
+	a.plan.Absent = append(a.plan.Absent, c.Request)
+	for _, name := range c.Budgets {
+		if b, ok := a.budgets[name]; ok && !hasUID(b.live, c.Request.Pod.UID) {
+			b.take(c)
+		}
 	}
 }
 

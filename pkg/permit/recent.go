@@ -17,6 +17,13 @@ import (
 // behind, so that usually no further write is needed.
 const renewAfter = 10 * time.Second
 
+// take takes the slots of a request.
+func (b *openBudget) take(c Candidate) {
+	for rule := range b.slots {
+		b.slots[rule] -= b.size(c)
+	}
+}
+
 // commit reserves a pod, and the slots that its permit takes.
 func (b *openBudget) commit(c Candidate, now time.Time) {
 	pod := c.Request.Pod
@@ -26,9 +33,7 @@ func (b *openBudget) commit(c Candidate, now time.Time) {
 		return
 	}
 	b.newlyReserved += b.size(c)
-	for rule := range b.slots {
-		b.slots[rule] -= b.size(c)
-	}
+	b.take(c)
 	if b.reserved == nil {
 		b.reserved = map[types.UID]appsv1alpha1.ReservedPod{}
 	}

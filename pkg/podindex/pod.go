@@ -163,11 +163,18 @@ func (p *pod) setCause(cause rule.Cause) {
 	}
 }
 
-// setPending records for whom the deletion of a pod waits, and marks the requests that an eviction has begun.
+// setPending records for whom the deletion of a pod waits, in its requests as well.
 func (p *pod) setPending(object *corev1.Pod) {
 	record, ok := deferreddelete.Pending(object)
 	for i := range p.requests {
-		p.requests[i].Evicts = ok && p.requests[i].ID == appsv1alpha1.PodDeleteID && deferreddelete.Method(record.Method) == deferreddelete.MethodEviction
+		request := &p.requests[i]
+		if !ok || request.ID != appsv1alpha1.PodDeleteID {
+			continue
+		}
+		request.Evicts = deferreddelete.Method(record.Method) == deferreddelete.MethodEviction
+		if deferreddelete.Waits(record) {
+			request.Asked, request.Refused = deferreddelete.LastSeen(record), isDetailed(object)
+		}
 	}
 	switch {
 	case deferreddelete.OfReplicaSet(object):

@@ -94,9 +94,10 @@ type laws struct {
 	mirror   mirror
 	acting   bool // the acts have begun
 	writes   int
-	removed  map[string]int // pods by workload
-	atEnd    map[string]int // the same, before the end began
-	left     map[string]int // pods by workload, before the end began
+	removed  map[string]int           // pods by workload
+	atEnd    map[string]int           // the same, before the end began
+	left     map[string]int           // pods by workload, before the end began
+	off      map[string]time.Duration // the longest time off traffic of a pod that came back, by workload
 	violated []Violation
 	wished   map[string][]dated // by workload, the newest last
 	bounds   map[string][]dated // by namespace and name of a rule
@@ -128,13 +129,15 @@ type podFacts struct {
 	requested time.Time // when a client last requested its removal
 	failed    time.Time // when its containers last became unready
 	vain      time.Time // since when it is off traffic with ready containers
+	served    bool      // it has been in service
+	off       time.Time // since when it could serve, and is off traffic
 	debt      time.Time // when it went off traffic although only the request of a client can explain that
 	law, why  string    // that are violated if no client requests the removal
 }
 
 func newLaws(w *World) *laws {
 	l := &laws{
-		world: w, mirror: mirror{}, removed: map[string]int{}, wished: map[string][]dated{}, bounds: map[string][]dated{},
+		world: w, mirror: mirror{}, removed: map[string]int{}, off: map[string]time.Duration{}, wished: map[string][]dated{}, bounds: map[string][]dated{},
 		pods: map[string]*podFacts{}, nodes: map[string]time.Time{},
 	}
 	for _, workload := range w.schedule.Workloads {
@@ -203,7 +206,7 @@ func (l *laws) end() {
 func (l *laws) found() Verdict {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return Verdict{Violations: slices.Clone(l.violated), Writes: l.writes, Removed: l.atEnd, Left: l.left}
+	return Verdict{Violations: slices.Clone(l.violated), Writes: l.writes, Removed: l.atEnd, Left: l.left, OffTraffic: maps.Clone(l.off)}
 }
 
 // write checks the laws of writes.
@@ -457,6 +460,7 @@ func (l *laws) rememberPod(at time.Time, before, pod *corev1.Pod) {
 	if before != nil && isTrue(before, corev1.ContainersReady) && !isTrue(pod, corev1.ContainersReady) {
 		facts.failed = at
 	}
+	l.measureOff(at, facts, pod)
 	switch {
 	case !isInVain(pod):
 		facts.vain = time.Time{}
@@ -465,15 +469,33 @@ func (l *laws) rememberPod(at time.Time, before, pod *corev1.Pod) {
 	}
 }
 
-// isInVain reports whether a pod could serve, and is off traffic with nothing left to drain:
+// isInVain reports whether a pod could serve, and is off traffic with nothing left to drain: the load balancer has let go of it.
+func isInVain(pod *corev1.Pod) bool {
+	return isOff(pod) && !slices.Contains(pod.Finalizers, protection)
+}
+
+// isOff reports whether a pod could serve, and is off traffic:
 //   - it is active, controlled and has the gate, and its containers are ready
 //   - the gate is False, and no user keeps the pod offline
-//   - the load balancer has let go of it
-func isInVain(pod *corev1.Pod) bool {
+func isOff(pod *corev1.Pod) bool {
 	_, offline := pod.Labels[appsv1alpha1.StayOfflineLabelKey]
 	return isActive(pod) && isControlled(pod) && hasGate(pod) && isTrue(pod, corev1.ContainersReady) &&
-		!isTrue(pod, appsv1alpha1.ServiceReadyGate) && !offline &&
-		!slices.Contains(pod.Finalizers, protection)
+		!isTrue(pod, appsv1alpha1.ServiceReadyGate) && !offline
+}
+
+// measureOff measures for how long a pod is off traffic that has been in service.
+func (l *laws) measureOff(at time.Time, facts *podFacts, pod *corev1.Pod) {
+	off := isOff(pod)
+	switch {
+	case off && facts.served && facts.off.IsZero():
+		facts.off = at
+	case !off && !facts.off.IsZero():
+		if on := pod.Labels[app]; isActive(pod) && l.atEnd == nil {
+			l.off[on] = max(l.off[on], at.Sub(facts.off))
+		}
+		facts.off = time.Time{}
+	}
+	facts.served = facts.served || isTrue(pod, corev1.PodReady)
 }
 
 // newest returns the object of a write: after it, or before it if it is gone.

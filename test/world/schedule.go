@@ -220,6 +220,10 @@ type Verdict struct {
 	// Removed counts the pods that were removed before the end began, and Left the pods at that time, by workload.
 	// Granted counts what clients that count were granted, by the name of the act.
 	Removed, Left, Granted map[string]int
+
+	// OffTraffic is the longest time for which a pod that could serve was off traffic, and then came back instead of being removed,
+	// before the end began, by workload.
+	OffTraffic map[string]time.Duration
 }
 
 // Broke reports whether a law was broken.

@@ -25,6 +25,9 @@ type story struct {
 	// removed and left are the pods that were removed, and that are left, before everything is approved; -1 for any.
 	removed, left int
 
+	// off is the longest time for which a pod that could serve may be off traffic before it is back in service; 0 for any.
+	off time.Duration
+
 	// granted are what clients that count were granted.
 	granted map[string]int
 
@@ -63,6 +66,9 @@ func (s story) problems(verdict world.Verdict) []string {
 	if n := verdict.Left[s.workload.Name]; s.left != anyNumber && n != s.left {
 		all = append(all, fmt.Sprintf("%d pods are left, want %d", n, s.left))
 	}
+	if off := verdict.OffTraffic[s.workload.Name]; s.off > 0 && off > s.off {
+		all = append(all, fmt.Sprintf("a pod was off traffic for %s and then in service again, want at most %s", off, s.off))
+	}
 	for act, want := range s.granted {
 		if n := verdict.Granted[act]; n != want {
 			all = append(all, fmt.Sprintf("%s: %d were granted, want %d", act, n, want))
@@ -92,7 +98,8 @@ func TestStory(t *testing.T) {
 			case len(problems) > 0 && !s.known:
 				t.Log(describe(schedule, verdict))
 			}
-			t.Logf("%d writes in %s, %s of a processor: %v", verdict.Writes, verdict.Took.Truncate(time.Second), used.Truncate(time.Millisecond), problems)
+			t.Logf("%d writes in %s, %s off traffic, %s of a processor: %v", verdict.Writes, verdict.Took.Truncate(time.Second),
+				verdict.OffTraffic[s.workload.Name], used.Truncate(time.Millisecond), problems)
 			if s.known && len(problems) == 0 {
 				t.Error("the story of a known defect passes: clear known")
 			}

@@ -285,6 +285,9 @@ func strangers() []story {
 	}
 }
 
+// slowly has the load balancer drain the pods of a workload for a minute.
+func slowly(w *world.Workload) { w.Balanced, w.Drain = true, time.Minute }
+
 // clients are stories of programs that remove many pods.
 func clients() []story {
 	return []story{
@@ -318,7 +321,22 @@ func clients() []story {
 				at(0, "budget", 2, ""), during(10, "fail", 0, "", 15*time.Second), during(10, "fail", 1, "", 15*time.Second),
 				{At: 13 * time.Second, Verb: "drain", Text: "uncordon", For: 4 * time.Minute},
 			},
-			length: 6 * time.Minute, left: anyNumber, removed: anyNumber,
+			length: 6 * time.Minute, left: anyNumber, removed: anyNumber, off: time.Second,
+		},
+		{
+			name: "a client goes away while the pod that it evicts is drained", workload: with(deployment(3), slowly), nodes: 1,
+			acts:   []world.Act{{At: 10 * time.Second, Verb: "drain", Text: "uncordon", For: 4 * time.Second}},
+			length: 4 * time.Minute, left: 3, off: 5 * time.Second,
+		},
+		{
+			name: "a client does not repeat the eviction of a pod that is drained", workload: with(deployment(3), slowly),
+			acts:   []world.Act{at(10, "evict", 0, "")},
+			length: 4 * time.Minute, left: 3, off: 30 * time.Second,
+		},
+		{
+			name: "pods are approved whose client does not repeat its request", workload: deployment(3),
+			acts:   []world.Act{approvals(), at(10, "evict", 0, ""), at(15, "approve", 0, "")},
+			length: 4 * time.Minute, left: 3, off: time.Second,
 		},
 		{
 			name: "an owner that names another pod at each refusal", workload: of(world.Fleet, 4),

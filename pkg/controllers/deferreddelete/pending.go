@@ -212,7 +212,6 @@ func (p *PendingDeletes) state(ctx context.Context, pod *corev1.Pod, record apps
 	state := deferreddelete.State{Pod: pod, Record: record, Withheld: len(podstate.WithheldBy(pod.Annotations)) > 0}
 	seen := deferreddelete.LastSeen(record)
 	state.Unobserved = max(0, now.Sub(seen)-p.observed.Observe(pod.UID, aspectSeen, seen.String()))
-	state.Refused = p.refused(state)
 	state.May, state.Wake = lifecycle.MayOperate(facts, appsv1alpha1.PodDeleteID, p.options, now)
 	if state.Want, err = want(ctx, p.client, pod, record); err != nil {
 		return deferreddelete.State{}, err
@@ -223,16 +222,6 @@ func (p *PendingDeletes) state(ctx context.Context, pod *corev1.Pod, record apps
 	}
 	state.UnwantedFor = p.observed.Observe(pod.UID, aspectUnwanted, record.Since)
 	return state, nil
-}
-
-// refused reports whether rules have withheld a pod since its client last requested its removal.
-func (p *PendingDeletes) refused(state deferreddelete.State) bool {
-	request := deferreddelete.LastSeen(state.Record).String()
-	if state.Withheld {
-		p.observed.Observe(state.Pod.UID, aspectRefused, request)
-		return true
-	}
-	return p.observed.Last(state.Pod.UID, aspectRefused) == request
 }
 
 // want returns whether the owner of a pod wants the pod deleted. The owner matters only to the

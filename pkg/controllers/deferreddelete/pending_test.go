@@ -105,8 +105,8 @@ func TestPendingDeletes(t *testing.T) {
 		want   []string
 		again  time.Duration
 	}{
-		"a client's delete is left to its client":                   {pod: recorded(off(bare()), byClient), again: deferreddelete.MaxLapse - start.Sub(builders.Epoch)},
-		"an eviction is, too":                                       {pod: recorded(off(bare()), byEvictor), again: deferreddelete.MaxLapse - start.Sub(builders.Epoch)},
+		"a client's delete is left to its client":                   {pod: recorded(off(bare()), byClient), again: deferreddelete.MinLapse + deferreddelete.MaxWait - start.Sub(builders.Epoch)},
+		"an eviction is, too":                                       {pod: recorded(off(bare()), byEvictor), again: deferreddelete.MinLapse + deferreddelete.MaxWait - start.Sub(builders.Epoch)},
 		"a withheld pod waits for a repeat, from the first look on": {pod: withheld(recorded(on(bare()), byEvictor)), again: deferreddelete.MinLapse},
 		"a pod without a record is left":                            {pod: off(bare())},
 		"one of a ReplicaSet is left":                               {pod: recorded(prepared("web-0").Obj(), byOwner), cached: []client.Object{newSet(0)}},
@@ -187,32 +187,6 @@ func TestAPendingDeleteLapses(t *testing.T) {
 			reconciled(t, p)
 			if sent := w.sent(); len(sent) > 0 {
 				t.Errorf("sent %v again, before the cache shows the first one", sent)
-			}
-		})
-	}
-}
-
-// TestAPodThatIsPermittedAfterItsClientWasRefused goes back into service soon: its client may not repeat the request. A
-// client that was not refused is to repeat it.
-func TestAPodThatIsPermittedAfterItsClientWasRefused(t *testing.T) {
-	for name, tc := range map[string]struct {
-		waiting *corev1.Pod
-		again   time.Duration
-	}{
-		"refused":     {withheld(recorded(on(bare()), byClient)), deferreddelete.MinLapse + deferreddelete.MaxWait},
-		"not refused": {recorded(on(bare()), byClient), deferreddelete.MaxLapse},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newCluster(t, tc.waiting)
-			p := newPendingDeletes(w)
-			reconciled(t, p)
-			permitted := recorded(off(bare()), byClient)
-			permitted.ResourceVersion = tc.waiting.ResourceVersion
-			if err := w.cache.Update(t.Context(), permitted); err != nil {
-				t.Fatal(err)
-			}
-			if got, want := reconciled(t, p).RequeueAfter, tc.again-start.Sub(builders.Epoch); got != want {
-				t.Errorf("undone after %s, want %s", got, want)
 			}
 		})
 	}

@@ -44,7 +44,6 @@ const (
 	aspectNeeded   = "needed"   // the owner needs the pod again
 	aspectUnwanted = "unwanted" // the owner does not want the pod deleted
 	aspectSeen     = "seen"     // when its client last requested its removal
-	aspectRefused  = "refused"  // rules have withheld the pod since its client last requested its removal
 )
 
 // NewReplicaSetDeletes returns a ReplicaSetDeletes. c writes to the API server.

@@ -58,9 +58,9 @@ const (
 	// pod that is there after it was kept by another webhook, a policy or its PodDisruptionBudget.
 	removedAfter = 3 * time.Second
 
-	// admittedBytes bounds the memory of admitted requests. A pod that is not in it goes back into service
+	// endedBytes bounds the memory of requests that have ended. A pod that is not in it goes back into service
 	// when its request lapses.
-	admittedBytes = 1 << 20
+	endedBytes = 1 << 20
 
 	// deferralSize is the size of a deferral with its key, besides the texts in them.
 	deferralSize = 160
@@ -75,8 +75,8 @@ type Starter struct {
 	// started has the pods as stored by the requests that began their lifecycles.
 	started *podwriter.Versions
 
-	// admitted has the pods whose removal was admitted, by their UIDs.
-	admitted *fairshare.Cache[types.NamespacedName, admission]
+	// ended has the pods whose removal was admitted, or whose clients went away.
+	ended *fairshare.Cache[types.NamespacedName, ending]
 
 	recorder events.EventRecorder
 	metrics  *Metrics
@@ -90,10 +90,11 @@ type Starter struct {
 	deferred *fairshare.Cache[types.NamespacedName, deferral]
 }
 
-// admission is a request for a prepared pod that was admitted.
-type admission struct {
-	uid types.UID
-	at  time.Time
+// ending is a request that has ended, and why its pod goes back into service.
+type ending struct {
+	uid   types.UID
+	at    time.Time
+	lapse deferreddelete.Lapse
 }
 
 type deferral struct {
@@ -107,7 +108,7 @@ func NewStarter(c client.Client, recorder events.EventRecorder, metrics *Metrics
 	return &Starter{
 		client: c, owners: owners{reader: replicasetpods.Reader{Reader: c}}, clock: clk, recorder: recorder, metrics: metrics,
 		reserved: map[types.UID]time.Time{},
-		admitted: fairshare.NewCache[types.NamespacedName, admission](admittedBytes),
+		ended:    fairshare.NewCache[types.NamespacedName, ending](endedBytes),
 		deferred: fairshare.NewCache[types.NamespacedName, deferral](deferredBytes), started: podwriter.NewVersions(startedTTL),
 	}
 }
@@ -127,15 +128,23 @@ func (s *Starter) Defer(pod types.NamespacedName, uid types.UID, request deferre
 	}
 }
 
-// Admitted records that the removal of a pod was admitted. It never blocks.
-func (s *Starter) Admitted(pod types.NamespacedName, uid types.UID) {
+// Ended records that the removal of a pod was admitted, or that its client went away. It never blocks.
+func (s *Starter) Ended(pod types.NamespacedName, uid types.UID, lapse deferreddelete.Lapse) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	bytes := deferralSize + len(pod.Namespace) + len(pod.Name) + len(uid)
-	kept := s.admitted.Add(pod.Namespace, pod, admission{uid: uid, at: s.clock.Now()}, int64(bytes))
-	if kept && s.queue != nil {
-		s.queue.AddAfter(reconcile.Request{NamespacedName: pod}, removedAfter)
+	end := ending{uid: uid, at: s.clock.Now(), lapse: lapse}
+	if s.ended.Add(pod.Namespace, pod, end, int64(bytes)) && s.queue != nil {
+		s.queue.AddAfter(reconcile.Request{NamespacedName: pod}, end.wait())
 	}
+}
+
+// wait returns the time after which the pod goes back into service.
+func (e ending) wait() time.Duration {
+	if e.lapse == deferreddelete.LapseKept {
+		return removedAfter
+	}
+	return 0
 }
 
 // SetupWithManager registers the controller on every replica, and on the leader one more, which takes requests of other replicas.
@@ -174,7 +183,7 @@ func (s *Starter) start(_ context.Context, queue workqueue.TypedRateLimitingInte
 // them, since replicas do not see at once what others begin.
 // Package replicasetscale begins the deletes of other ReplicaSets.
 func (s *Starter) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	left, err := s.undoKept(ctx, req.NamespacedName)
+	left, err := s.undoEnded(ctx, req.NamespacedName)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -213,37 +222,59 @@ func (s *Starter) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	return reconcile.Result{}, nil
 }
 
-// undoKept ends the lifecycle of a pod whose removal was admitted and did not follow: the pod goes back into
-// service. It returns how soon that is due. A conflict means that the pod has changed, and may be terminating.
-func (s *Starter) undoKept(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
-	admitted, ok := s.admitted.Get(key)
+// undoEnded ends the lifecycle of a pod whose removal was admitted and did not follow, or whose client went away: the pod goes back
+// into service. It returns how soon that is due. A pod that has changed may be terminating, or permitted just now.
+func (s *Starter) undoEnded(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+	ended, ok := s.ended.Get(key)
 	if !ok {
 		return 0, nil
 	}
-	if left := removedAfter - s.clock.Since(admitted.at); left > 0 {
+	if left := ended.wait() - s.clock.Since(ended.at); left > 0 {
 		return left, nil
 	}
-	s.admitted.Remove(key)
 	pod := &corev1.Pod{}
 	if err := s.client.Get(ctx, key, pod); err != nil {
+		s.ended.Remove(key)
 		return 0, client.IgnoreNotFound(err)
 	}
-	if pod.UID != admitted.uid || pod.DeletionTimestamp != nil || !deferreddelete.Heard(pod) || !deferreddelete.Operable(pod.Labels) {
+	if ended.lapse == deferreddelete.LapseAbandoned && s.begins(pod) {
+		return ownerRetry, nil
+	}
+	if !ended.undoes(pod) {
+		s.ended.Remove(key)
 		return 0, nil
 	}
-	undone := pod.DeepCopy()
-	undone.Labels[appsv1alpha1.UndoOperationTypeLabelPrefix+"/"+appsv1alpha1.PodDeleteID] = appsv1alpha1.DeleteOperationType
-	delete(undone.Annotations, appsv1alpha1.PendingDeleteAnnotationKey)
-	err := s.client.Patch(ctx, undone, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
+	undone, err := podwriter.PatchUnchanged(ctx, s.client, pod, undoLabels(), map[string]any{appsv1alpha1.PendingDeleteAnnotationKey: nil})
 	switch {
-	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
-		return 0, nil // the request lapses if the pod stays
 	case err != nil:
 		return 0, fmt.Errorf("undoing the delete of pod %s: %w", key, err)
+	case undone == nil:
+		return ownerRetry, nil
 	}
-	s.metrics.lapsed(deferreddelete.LapseKept)
-	s.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteUndone, "Undo", "%s", deferreddelete.LapseKept.Describe())
+	s.ended.Remove(key)
+	s.metrics.lapsed(ended.lapse)
+	s.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteUndone, "Undo", "%s", ended.lapse.Describe())
 	return 0, nil
+}
+
+// begins reports whether a lifecycle begins that the cache does not show yet, of a request that is to be carried on.
+func (s *Starter) begins(pod *corev1.Pod) bool {
+	if deferral, ok := s.deferred.Get(client.ObjectKeyFromObject(pod)); ok && deferral.uid == pod.UID {
+		s.deferred.Remove(client.ObjectKeyFromObject(pod)) // it has not begun
+	}
+	return s.started.HasLater(pod, s.clock.Now())
+}
+
+// undoes reports whether the request that has ended is the one for which a pod is to go, and no later one is.
+func (e ending) undoes(pod *corev1.Pod) bool {
+	record, ok := deferreddelete.Pending(pod)
+	if !ok || pod.UID != e.uid || pod.DeletionTimestamp != nil || !deferreddelete.Heard(pod) {
+		return false
+	}
+	if e.lapse == deferreddelete.LapseKept {
+		return deferreddelete.Operable(pod.Labels)
+	}
+	return !deferreddelete.LastSeen(record).After(e.at)
 }
 
 // mayBegin reports whether a request begins a lifecycle or joins it, or may do so later, once the cache shows

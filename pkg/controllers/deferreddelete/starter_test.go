@@ -286,7 +286,7 @@ func TestACustomControllerThatNamesOtherPods(t *testing.T) {
 }
 
 // TestAPodWhoseRemovalIsDenied shows that a pod goes back into service when PodOps has admitted its removal and
-// something else has denied it.
+// something else has denied it, and when its client went away.
 func TestAPodWhoseRemovalIsDenied(t *testing.T) {
 	prepared := func() *corev1.Pod {
 		return recorded(owned("web-0").Allowed(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType).Obj(),
@@ -297,16 +297,28 @@ func TestAPodWhoseRemovalIsDenied(t *testing.T) {
 		change(pod)
 		return pod
 	}
+	const kept, abandoned = deferreddelete.LapseKept, deferreddelete.LapseAbandoned
+	waiting := recorded(owned("web-0").Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, builders.Epoch).Obj(),
+		deferreddelete.Request{Method: deferreddelete.MethodEviction, Actor: deferreddelete.ActorEvictor})
+	later, _ := deferreddelete.Pending(waiting)
+	later.Seen = start.Add(time.Second).UnixNano()
 	for name, tc := range map[string]struct {
 		pod   *corev1.Pod // nil: it is gone
+		lapse deferreddelete.Lapse
 		after time.Duration
 		again time.Duration
 		want  bool
 	}{
-		"it is still there":           {pod: prepared(), after: removedAfter, want: true},
-		"the API server has a moment": {pod: prepared(), after: time.Second, again: removedAfter - time.Second},
-		"it is gone":                  {after: removedAfter},
-		"another pod has its name":    {pod: changed(func(pod *corev1.Pod) { pod.UID = "later" }), after: removedAfter},
+		"its client went away":                     {pod: prepared(), lapse: abandoned, want: true},
+		"its client went away while rules hold it": {pod: waiting, lapse: abandoned, want: true},
+		"another client has requested it since": {pod: changed(func(pod *corev1.Pod) {
+			pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey] = deferreddelete.Encode(later)
+		}), lapse: abandoned, after: 2 * time.Second},
+		"it was admitted, and waits again": {pod: waiting, after: removedAfter},
+		"it is still there":                {pod: prepared(), after: removedAfter, want: true},
+		"the API server has a moment":      {pod: prepared(), after: time.Second, again: removedAfter - time.Second},
+		"it is gone":                       {after: removedAfter},
+		"another pod has its name":         {pod: changed(func(pod *corev1.Pod) { pod.UID = "later" }), after: removedAfter},
 		"it is removed": {pod: changed(func(pod *corev1.Pod) {
 			pod.DeletionTimestamp, pod.Finalizers = &metav1.Time{Time: start}, []string{"x"}
 		}), after: removedAfter},
@@ -320,7 +332,11 @@ func TestAPodWhoseRemovalIsDenied(t *testing.T) {
 			}
 			w := newCluster(t, objects...)
 			b := NewStarter(w.cache, w.recorder, w.metrics, w.clock)
-			b.Admitted(types.NamespacedName{Namespace: "default", Name: "web-0"}, "web-0-uid")
+			lapse := tc.lapse
+			if lapse == "" {
+				lapse = kept
+			}
+			b.Ended(types.NamespacedName{Namespace: "default", Name: "web-0"}, "web-0-uid", lapse)
 			w.clock.Step(tc.after)
 			result, err := b.Reconcile(t.Context(), requestFor("web-0"))
 			if err != nil || result.RequeueAfter != tc.again {

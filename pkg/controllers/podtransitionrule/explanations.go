@@ -69,6 +69,7 @@ func (r *Reconciler) explain(ctx context.Context, turn *evaluation.Turn, snapsho
 	answers, answered, rest := answersTo(snapshot.state.explanations.pods, waiting, now)
 	next, change, pod, wait := dueExplanation(snapshot.state.explanations.pods, rest, &turn.Slot, now)
 	maps.Copy(next, answered)
+	answers = append(answers, outdated(snapshot, o)...)
 	if change == nil && len(snapshot.Leftover) > 0 {
 		if turn.Slot.Take() {
 			left := snapshot.Leftover[0]
@@ -118,6 +119,20 @@ func answersTo(
 		}
 	}
 	return due, after, rest
+}
+
+// outdated returns the removal of the verdicts on pods that would be permitted if their clients waited: these wait for the permit once
+// they repeat their requests.
+func outdated(snapshot snapshot, o evaluation.Outcome) []*podChange {
+	var due []*podChange
+	for _, request := range o.Allocation.Plan.Absent {
+		object := snapshot.Pod(request.Pod.UID)
+		if object == nil || !request.Refused || len(due) == maxAnswers {
+			continue
+		}
+		due = append(due, &podChange{pod: object, change: lifecycle.Change{Annotations: withoutExplanations(object.Annotations)}})
+	}
+	return due
 }
 
 // isOpen reports whether a verdict comes by itself a moment later.

@@ -29,8 +29,9 @@ import (
 type Deferrer interface {
 	Defer(pod types.NamespacedName, uid types.UID, request deferreddelete.Request)
 
-	// Admitted records that a request for a prepared pod was admitted: the pod is about to be removed.
-	Admitted(pod types.NamespacedName, uid types.UID)
+	// Ended records that the request for a pod has ended, and why the pod goes back into service: LapseKept if it is there after the
+	// request was admitted, LapseAbandoned if no client waits for it.
+	Ended(pod types.NamespacedName, uid types.UID, lapse deferreddelete.Lapse)
 }
 
 // DeferOptions configure the webhooks of deletes and evictions.
@@ -137,7 +138,7 @@ func (d *reviewer) answer(
 	end := d.end(ctx, req, reviewed, request, decision)
 	d.reviews.WithLabelValues(string(method), string(end.outcome), string(end.reason)).Inc()
 	if end.reason == deferreddelete.ReasonPermitted && !reviewed.DryRun && !reviewed.Forgeable {
-		d.deferrer.Admitted(client.ObjectKeyFromObject(pod), pod.UID)
+		d.deferrer.Ended(client.ObjectKeyFromObject(pod), pod.UID, deferreddelete.LapseKept)
 	}
 	if end.outcome != deferreddelete.Allow {
 		ctrllog.FromContext(ctx).V(1).Info("Delete held", "method", method, "reason", end.reason, "user", req.UserInfo.Username)

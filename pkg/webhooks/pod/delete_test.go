@@ -31,10 +31,14 @@ import (
 type deferrals []string
 
 func (p *deferrals) Defer(_ types.NamespacedName, uid types.UID, request deferreddelete.Request) {
-	*p = append(*p, fmt.Sprintf("%s %s %s", uid, request.Method, request.Actor))
+	deferral := fmt.Sprintf("%s %s %s", uid, request.Method, request.Actor)
+	if request.Interval > 0 {
+		deferral += " after " + request.Interval.String()
+	}
+	*p = append(*p, deferral)
 }
 
-func (p *deferrals) Admitted(types.NamespacedName, types.UID) {}
+func (p *deferrals) Ended(types.NamespacedName, types.UID, deferreddelete.Lapse) {}
 
 // reviewsOf returns a new metric of reviews.
 func reviewsOf(t *testing.T) *prometheus.CounterVec {

@@ -30,7 +30,7 @@ type beginning struct {
 	after time.Duration
 }
 
-func (b *beginning) Admitted(types.NamespacedName, types.UID) {}
+func (b *beginning) Ended(types.NamespacedName, types.UID, deferreddelete.Lapse) {}
 
 func (b *beginning) Defer(key types.NamespacedName, _ types.UID, request deferreddelete.Request) {
 	go func() {

@@ -55,15 +55,21 @@ func (d *reviewer) await(
 		why := fmt.Sprintf("%s has requested the removal of pod %s of the same owner, which is pending", text.Line(request.User, maxReasonBytes), other.Name)
 		return refused(request.Method, why, "Repeat that request, or wait until it lapses", deferreddelete.ReasonAnother)
 	}
-	leave, ok := d.waits.enter(request.User, pod.Namespace, len(req.Object.Raw)+len(req.OldObject.Raw))
+	leave, ok := d.waits.enter(request.User, pod.Namespace, key.uid, len(req.Object.Raw)+len(req.OldObject.Raw))
 	if !ok {
 		return refused(request.Method, "too many requests of the user or in the namespace wait already", "Repeat it", deferreddelete.ReasonBusy)
 	}
 	defer leave()
+	if before := d.waits.refusal(key); before.Refused && before.Age < deferreddelete.MaxLapse {
+		request.Interval = before.Age
+	}
 	d.waits.answers.Remove(key)
 	d.deferrer.Defer(client.ObjectKeyFromObject(pod), pod.UID, request)
 	end := d.poll(ctx, reviewed, request, reason)
 	if end.outcome == deferreddelete.Hold {
+		if ctx.Err() != nil && !d.waits.waitsAnother(key.uid) {
+			d.deferrer.Ended(client.ObjectKeyFromObject(pod), pod.UID, deferreddelete.LapseAbandoned)
+		}
 		d.waits.hold(pod.Namespace, key, request.Method, end.response)
 	}
 	return end
@@ -189,7 +195,8 @@ func withheldAdvice(pod *corev1.Pod, method deferreddelete.Method) string {
 // preparing is the end of a request for a pod that is not prepared in time.
 func preparing(pod *corev1.Pod, method deferreddelete.Method, reason deferreddelete.Reason) ended {
 	why := fmt.Sprintf("pod %s is being prepared, and its traffic goes off", pod.Name)
-	advice := fmt.Sprintf("Repeat the request within %s, as %s does", duration.HumanDuration(deferreddelete.MaxLapse), repeating(method))
+	advice := fmt.Sprintf("Repeat the request within %s, as %s does, or its traffic goes on again",
+		duration.HumanDuration(deferreddelete.MinLapse), repeating(method))
 	return refused(method, why, advice, reason)
 }
 

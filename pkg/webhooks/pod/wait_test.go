@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,7 +49,7 @@ type changing struct {
 	change func(ctx context.Context, c client.Client) error
 	wait   sync.WaitGroup
 
-	admitted int
+	ended []deferreddelete.Lapse
 }
 
 func (c *changing) Defer(types.NamespacedName, types.UID, deferreddelete.Request) {
@@ -60,7 +61,9 @@ func (c *changing) Defer(types.NamespacedName, types.UID, deferreddelete.Request
 	})
 }
 
-func (c *changing) Admitted(types.NamespacedName, types.UID) { c.admitted++ }
+func (c *changing) Ended(_ types.NamespacedName, _ types.UID, lapse deferreddelete.Lapse) {
+	c.ended = append(c.ended, lapse)
+}
 
 func cacheOf(t *testing.T, objects ...client.Object) client.Client {
 	t.Helper()
@@ -81,8 +84,19 @@ func TestARequestWaitsForItsPod(t *testing.T) {
 		wantCode    int32 // 0: it passes
 		wantMessage string
 		within      time.Duration
+		leaves      time.Duration // when its client goes away
+		ended       []deferreddelete.Lapse
 	}{
-		"the pod may be operated on": {after: 3 * time.Second, change: update(owned().Allowed("pod-delete", "delete").Obj()), within: 4 * time.Second},
+		"the pod may be operated on": {
+			after: 3 * time.Second, change: update(owned().Allowed("pod-delete", "delete").Obj()), within: 4 * time.Second,
+			ended: []deferreddelete.Lapse{deferreddelete.LapseKept},
+		},
+		"its client goes away": {
+			after: time.Hour, change: func(context.Context, client.Client) error { return nil }, leaves: 2 * time.Second, within: 2 * time.Second,
+			wantCode: http.StatusTooManyRequests, ended: []deferreddelete.Lapse{deferreddelete.LapseAbandoned},
+			wantMessage: "PodOps holds this delete: pod web-0 is being prepared, and its traffic goes off. " +
+				"Repeat the request within 15s, as kubectl podops delete does, or its traffic goes on again",
+		},
 		"a rule withholds it": {
 			after: time.Second, change: update(withheldPod("web-0", user)), within: 2 * time.Second, wantCode: http.StatusTooManyRequests,
 			wantMessage: "PodOps holds this delete: web/approved withholds it (LabelMismatch: label approved is missing). It is not carried out later. " +
@@ -90,7 +104,8 @@ func TestARequestWaitsForItsPod(t *testing.T) {
 		},
 		"it takes too long": {
 			after: time.Hour, change: func(context.Context, client.Client) error { return nil }, within: 11 * time.Second, wantCode: http.StatusTooManyRequests,
-			wantMessage: "PodOps holds this delete: pod web-0 is being prepared, and its traffic goes off. Repeat the request within 2m, as kubectl podops delete does",
+			wantMessage: "PodOps holds this delete: pod web-0 is being prepared, and its traffic goes off. " +
+				"Repeat the request within 15s, as kubectl podops delete does, or its traffic goes on again",
 		},
 		"the pod is deleted meanwhile":         {after: time.Second, change: remove, within: 2 * time.Second, wantCode: http.StatusNotFound, wantMessage: "pod web-0 with the UID web-0-uid is gone"},
 		"the pod is not under PodOps any more": {after: time.Second, change: remove, live: []client.Object{owned().Uncontrolled().Obj()}, within: 2 * time.Second},
@@ -105,7 +120,12 @@ func TestARequestWaitsForItsPod(t *testing.T) {
 				deferrer := &changing{cache: cache, after: tc.after, change: tc.change}
 				handler := pod.NewDeleteDeferrer(decoder(t), cache, cacheOf(t, tc.live...), deferrer, pod.NewWaits(10*time.Second, realclock.RealClock{}), deferOptions(), reviewsOf(t))
 				began := time.Now()
-				response := handler.Handle(clientauth.WithVerified(t.Context(), true), byUser(t, "web-0"))
+				ctx, cancel := context.WithCancel(clientauth.WithVerified(t.Context(), true))
+				defer cancel()
+				if tc.leaves > 0 {
+					time.AfterFunc(tc.leaves, cancel)
+				}
+				response := handler.Handle(ctx, byUser(t, "web-0"))
 				got := visibleOf(response)
 				if got.Allowed != (tc.wantCode == 0) || !got.Allowed && (got.Code != tc.wantCode || got.Message != tc.wantMessage) {
 					t.Errorf("got %+v, want %d: %s", got, tc.wantCode, tc.wantMessage)
@@ -117,8 +137,8 @@ func TestARequestWaitsForItsPod(t *testing.T) {
 					t.Errorf("it waited for %s, want at most %s", took, tc.within)
 				}
 				deferrer.wait.Wait()
-				if wanted := name == "the pod may be operated on"; (deferrer.admitted == 1) != wanted {
-					t.Errorf("recorded %d times as admitted, want %t", deferrer.admitted, wanted)
+				if diff := cmp.Diff(tc.ended, deferrer.ended); diff != "" {
+					t.Errorf("ended (-want +got):\n%s", diff)
 				}
 			})
 		})
@@ -150,6 +170,23 @@ func TestAnotherReviewOfARequest(t *testing.T) {
 		handler.Handle(ctx, byUser(t, "web-0"))
 		if len(got) != 2 {
 			t.Errorf("deferrals %v, want the repeated request, too", got)
+		}
+	})
+}
+
+// TestAnIntervalThatIsKnown shows that a client that repeats its requests rarely has longer to repeat the next.
+func TestAnIntervalThatIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got deferrals
+		cache := cacheOf(t, owned().Obj())
+		handler := pod.NewDeleteDeferrer(decoder(t), cache, cache, &got, pod.NewWaits(10*time.Second, realclock.RealClock{}), deferOptions(), reviewsOf(t))
+		for _, after := range []time.Duration{0, time.Minute, deferreddelete.MaxLapse} {
+			time.Sleep(after)
+			handler.Handle(clientauth.WithVerified(t.Context(), true), byUser(t, "web-0"))
+		}
+		const requested = "web-0-uid Delete Client"
+		if diff := cmp.Diff(deferrals{requested, requested + " after 1m0s", requested}, got); diff != "" {
+			t.Errorf("deferrals (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -211,6 +248,6 @@ func TestWaitsAreBounded(t *testing.T) {
 // nowhere drops requests.
 type nowhere struct{}
 
-func (nowhere) Admitted(types.NamespacedName, types.UID) {}
+func (nowhere) Ended(types.NamespacedName, types.UID, deferreddelete.Lapse) {}
 
 func (nowhere) Defer(types.NamespacedName, types.UID, deferreddelete.Request) {}

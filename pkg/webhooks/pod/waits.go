@@ -41,6 +41,7 @@ type Waits struct {
 	requests   int
 	users      map[string]int
 	namespaces map[string]int
+	pods       map[string]int
 
 	// answers has the last answer with 429 to each user for each pod, while no later request waits.
 	answers *fairshare.Cache[waitKey, heldAnswer]
@@ -59,38 +60,45 @@ type heldAnswer struct {
 // NewWaits returns Waits in which each request may wait for a time.
 func NewWaits(wait time.Duration, clk clock.WithTicker) *Waits {
 	return &Waits{
-		wait: wait, clock: clk, users: map[string]int{}, namespaces: map[string]int{},
+		wait: wait, clock: clk, users: map[string]int{}, namespaces: map[string]int{}, pods: map[string]int{},
 		answers: fairshare.NewCache[waitKey, heldAnswer](answersBytes),
 	}
 }
 
 // enter reports whether another request may wait. If it may, leave must be called once.
-func (w *Waits) enter(user, namespace string, bytes int) (leave func(), ok bool) {
+func (w *Waits) enter(user, namespace, pod string, bytes int) (leave func(), ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.requests >= maxWaits || w.users[user] >= maxWaitsEach || w.namespaces[namespace] >= maxWaitsEach || w.bytes+bytes > maxWaitsBytes {
 		return nil, false
 	}
-	w.add(user, namespace, 1, bytes)
+	w.add(user, namespace, pod, 1, bytes)
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.add(user, namespace, -1, -bytes)
+		w.add(user, namespace, pod, -1, -bytes)
 	}, true
 }
 
 // add changes the counts. The caller holds the lock.
-func (w *Waits) add(user, namespace string, requests, bytes int) {
+func (w *Waits) add(user, namespace, pod string, requests, bytes int) {
 	w.requests += requests
 	w.bytes += bytes
 	for _, count := range []struct {
 		of  map[string]int
 		key string
-	}{{w.users, user}, {w.namespaces, namespace}} {
+	}{{w.users, user}, {w.namespaces, namespace}, {w.pods, pod}} {
 		if count.of[count.key] += requests; count.of[count.key] == 0 {
 			delete(count.of, count.key)
 		}
 	}
+}
+
+// waitsAnother reports whether more than one request for a pod waits.
+func (w *Waits) waitsAnother(pod string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.pods[pod] > 1
 }
 
 // hold keeps the answer to a request.
