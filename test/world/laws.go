@@ -97,6 +97,7 @@ type laws struct {
 	removed  map[string]int           // pods by workload
 	atEnd    map[string]int           // the same, before the end began
 	left     map[string]int           // pods by workload, before the end began
+	past     map[string]bool          // why pods were removed past their rules, as events have it
 	off      map[string]time.Duration // the longest time off traffic of a pod that came back, by workload
 	violated []Violation
 	wished   map[string][]dated // by workload, the newest last
@@ -137,7 +138,7 @@ type podFacts struct {
 
 func newLaws(w *World) *laws {
 	l := &laws{
-		world: w, mirror: mirror{}, removed: map[string]int{}, off: map[string]time.Duration{}, wished: map[string][]dated{}, bounds: map[string][]dated{},
+		world: w, mirror: mirror{}, removed: map[string]int{}, past: map[string]bool{}, off: map[string]time.Duration{}, wished: map[string][]dated{}, bounds: map[string][]dated{},
 		pods: map[string]*podFacts{}, nodes: map[string]time.Time{},
 	}
 	for _, workload := range w.schedule.Workloads {
@@ -206,7 +207,7 @@ func (l *laws) end() {
 func (l *laws) found() Verdict {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return Verdict{Violations: slices.Clone(l.violated), Writes: l.writes, Removed: l.atEnd, Left: l.left, OffTraffic: maps.Clone(l.off)}
+	return Verdict{Violations: slices.Clone(l.violated), Writes: l.writes, Removed: l.atEnd, Left: l.left, OffTraffic: maps.Clone(l.off), Unguarded: slices.Sorted(maps.Keys(l.past))}
 }
 
 // write checks the laws of writes.
@@ -220,6 +221,7 @@ func (l *laws) write(write apiserver.Write) {
 		return
 	}
 	l.strangers(write)
+	l.rememberEvent(write)
 	l.refusedAct(write)
 	l.number(write)
 	l.rememberRequest(write)
@@ -362,6 +364,17 @@ func (l *laws) strangers(write apiserver.Write) {
 	if stranger && !isManager(write.User) {
 		l.violate(write.Time, lawStrangers, fmt.Sprintf("%s may not %s %s/%s %s, which has no label: %s",
 			shortUser(write.User), write.Verb, write.Resource, write.Subresource, write.Name, cut(write.Message, 160)))
+	}
+}
+
+// rememberEvent remembers why pods were removed past their rules, as PodOps reports it.
+func (l *laws) rememberEvent(write apiserver.Write) {
+	event, ok := write.After.(*corev1.Event)
+	if !ok || event == nil || event.Reason != "DeletedUnguarded" || l.atEnd != nil {
+		return
+	}
+	if _, why, ok := strings.Cut(event.Message, "had not permitted it: "); ok {
+		l.past[why] = true
 	}
 }
 

@@ -224,6 +224,9 @@ type Verdict struct {
 	// OffTraffic is the longest time for which a pod that could serve was off traffic, and then came back instead of being removed,
 	// before the end began, by workload.
 	OffTraffic map[string]time.Duration
+
+	// Unguarded are the reasons of the events about pods that were removed past their rules, before the end began.
+	Unguarded []string
 }
 
 // Broke reports whether a law was broken.

@@ -3,6 +3,7 @@ package world_test
 import (
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +28,9 @@ type story struct {
 
 	// off is the longest time for which a pod that could serve may be off traffic before it is back in service; 0 for any.
 	off time.Duration
+
+	// unguarded are the reasons of the events about pods that were removed past their rules; nil for any.
+	unguarded []string
 
 	// granted are what clients that count were granted.
 	granted map[string]int
@@ -68,6 +72,9 @@ func (s story) problems(verdict world.Verdict) []string {
 	}
 	if off := verdict.OffTraffic[s.workload.Name]; s.off > 0 && off > s.off {
 		all = append(all, fmt.Sprintf("a pod was off traffic for %s and then in service again, want at most %s", off, s.off))
+	}
+	if s.unguarded != nil && !slices.Equal(verdict.Unguarded, s.unguarded) {
+		all = append(all, fmt.Sprintf("events about pods that were removed past their rules: %q, want %q", verdict.Unguarded, s.unguarded))
 	}
 	for act, want := range s.granted {
 		if n := verdict.Granted[act]; n != want {

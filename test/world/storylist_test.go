@@ -240,6 +240,17 @@ func counterparts() []story {
 			length: 4 * time.Minute, left: 3,
 		},
 		{
+			name: "a node is deleted, and pod GC marks its pods as failed", workload: deployment(3), nodes: 1,
+			acts:   []world.Act{approvals(), at(10, "lose-node", 0, ""), at(150, "add-node", 0, "")},
+			length: 5 * time.Minute, left: 3, removed: 3, unguarded: []string{"its node is deleted or out of service"},
+		},
+		{
+			name: "an owner of another kind is deleted", workload: of(world.Fleet, 3),
+			acts:   []world.Act{approvals(), at(10, "delete", 0, "")},
+			length: 2 * time.Minute, removed: 3,
+			unguarded: []string{"its owner, Fleet.test.podops.dev, which PodOps does not read, is deleted, or no manager of PodOps held the request"},
+		},
+		{
 			name: "a node is selected again while its pod waits", workload: of(world.DaemonSet, 3),
 			acts:   []world.Act{approvals(), at(10, "unlabel-node", 0, ""), at(40, "label-node", 0, ""), at(70, "approve", 0, "")},
 			length: 4 * time.Minute, left: 3,
