@@ -63,13 +63,6 @@ func (m *Tracker) Observe(object types.UID, aspect, state string) time.Duration 
 	return now.Sub(last.since)
 }
 
-// Last returns the state in which an aspect of an object was last observed; empty if it was not.
-func (m *Tracker) Last(object types.UID, aspect string) string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.seen[key{object, aspect}].state
-}
-
 // Forget drops the observation of an aspect of an object that no longer waits, or is deleted.
 func (m *Tracker) Forget(object types.UID, aspect string) {
 	m.mu.Lock()

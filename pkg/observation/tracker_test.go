@@ -31,18 +31,6 @@ func TestStatesAreMeasuredFromTheFirstLook(t *testing.T) {
 	}
 }
 
-func TestLast(t *testing.T) {
-	tracker := NewTracker(clocktesting.NewFakePassiveClock(time.Unix(1_700_000_000, 0)))
-	tracker.Observe("u1", "readiness", "Ready")
-	tracker.Observe("u1", "readiness", "NotReady")
-	if got := tracker.Last("u1", "readiness"); got != "NotReady" {
-		t.Errorf("last observed %q", got)
-	}
-	if got := tracker.Last("u2", "readiness") + tracker.Last("u1", "traffic"); got != "" {
-		t.Errorf("%q was never observed", got)
-	}
-}
-
 func TestAForgottenObservationBeginsAgain(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1_700_000_000, 0))
 	tracker := NewTracker(clock)
