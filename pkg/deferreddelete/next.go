@@ -91,7 +91,7 @@ func (l Lapse) Describe() string {
 	case LapseAbandoned:
 		return "the client went away while its request waited"
 	case LapseExchanged:
-		return "another pod of the ReplicaSet is to go instead: " +
+		return "another pod of its owner is to go instead: " +
 			"it is in a worse condition, has a lower deletion cost, or may be permitted while a rule withholds this pod"
 	default:
 		return string(l)

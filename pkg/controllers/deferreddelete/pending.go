@@ -58,10 +58,9 @@ const maxPurposeBytes = 200
 // whose annotation records a pending delete, except the deletes that the controller of a
 // ReplicaSet requested: ReplicaSetDeletes compares these with the surplus of the ReplicaSet.
 type PendingDeletes struct {
-	client    client.Client
+	undoer
+
 	apiReader client.Reader
-	recorder  events.EventRecorder
-	metrics   *Metrics
 	facts     *podfacts.Gatherer
 	options   lifecycle.Options
 	clock     clock.PassiveClock
@@ -77,7 +76,7 @@ func NewPendingDeletes(
 	clk clock.PassiveClock,
 ) *PendingDeletes {
 	return &PendingDeletes{
-		client: c, apiReader: apiReader, recorder: recorder, metrics: metrics, facts: facts, options: options, clock: clk,
+		undoer: undoer{client: c, recorder: recorder, metrics: metrics}, apiReader: apiReader, facts: facts, options: options, clock: clk,
 		observed: observation.NewTracker(clk), finished: podwriter.NewVersions(deletedTTL), stale: podwriter.NewVersions(podwriter.StaleFor),
 	}
 }
@@ -189,7 +188,7 @@ func (p *PendingDeletes) beginLabelled(ctx context.Context, pod *corev1.Pod) (bo
 	if !changed {
 		return false, nil
 	}
-	return p.written(pod)(patchRecord(ctx, p.client, pod, nil, &record))
+	return p.written(pod)(patchRecord(ctx, p.client, pod, nil, record))
 }
 
 // written records that a version of a pod is outdated, since it was written to.
@@ -290,13 +289,10 @@ func purposeOf(record appsv1alpha1.PendingDelete) string {
 
 // cancel ends the lifecycle of a pod, which goes back into service.
 func (p *PendingDeletes) cancel(ctx context.Context, pod *corev1.Pod, lapse deferreddelete.Lapse) error {
-	stored, err := undoPending(ctx, p.client, pod)
-	if err != nil || stored == nil {
-		return err
+	undone, err := p.undo(ctx, pod, lapse, podwriter.PatchMetadata)
+	if undone {
+		p.observed.Forget(pod.UID, aspectUnwanted)
+		p.stale.Note(pod, p.clock.Now())
 	}
-	p.observed.Forget(pod.UID, aspectUnwanted)
-	p.stale.Note(pod, p.clock.Now())
-	p.metrics.lapsed(lapse)
-	p.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteUndone, "Undo", "%s", lapse.Describe())
-	return nil
+	return err
 }

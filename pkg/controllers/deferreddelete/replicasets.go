@@ -29,9 +29,8 @@ const (
 // ReplicaSetDeletes cancels the deferred deletes of ReplicaSets that these do not need any more. The controller of the
 // ReplicaSet carries out the others: the label operate wakes it.
 type ReplicaSetDeletes struct {
-	client   client.Client
-	recorder events.EventRecorder
-	metrics  *Metrics
+	undoer
+
 	clock    clock.PassiveClock
 	observed *observation.Tracker
 	stale    *podwriter.Versions // pods whose cancellation the cache may not show yet
@@ -49,7 +48,7 @@ const (
 // NewReplicaSetDeletes returns a ReplicaSetDeletes. c writes to the API server.
 func NewReplicaSetDeletes(c client.Client, recorder events.EventRecorder, metrics *Metrics, clk clock.PassiveClock) *ReplicaSetDeletes {
 	return &ReplicaSetDeletes{
-		client: c, recorder: recorder, metrics: metrics, clock: clk,
+		undoer: undoer{client: c, recorder: recorder, metrics: metrics}, clock: clk,
 		observed: observation.NewTracker(clk), stale: podwriter.NewVersions(podwriter.StaleFor),
 	}
 }
@@ -65,60 +64,52 @@ func (r *ReplicaSetDeletes) Cancel(ctx context.Context, target, others int, pods
 			r.observed.Forget(pod.UID, aspectAllowed)
 			continue
 		}
-		if left := deferreddelete.OperateLapse - r.observed.Observe(pod.UID, aspectAllowed, deferreddelete.Begun(pod)); left > 0 {
-			wait = backoff.MinDelay(wait, left)
-			continue
-		}
-		if err := r.cancel(ctx, pod, deferreddelete.LapseForgone); err != nil {
+		left, err := r.cancelIn(ctx, pod, aspectAllowed, deferreddelete.OperateLapse, deferreddelete.LapseForgone)
+		if err != nil {
 			return 0, err
 		}
+		wait = backoff.MinDelay(wait, left)
 	}
 	for _, pod := range plan.Cancel {
 		after := cancelWaitingAfter
 		if deferreddelete.IsPermitted(pod) {
 			after = cancelAfter
 		}
-		if left := after - r.observed.Observe(pod.UID, aspectNeeded, deferreddelete.Begun(pod)); left > 0 {
-			wait = backoff.MinDelay(wait, left)
-			continue
-		}
-		if err := r.cancel(ctx, pod, deferreddelete.LapseUnwanted); err != nil {
+		left, err := r.cancelIn(ctx, pod, aspectNeeded, after, deferreddelete.LapseUnwanted)
+		if err != nil {
 			return 0, err
 		}
+		wait = backoff.MinDelay(wait, left)
 	}
 	return wait, nil
+}
+
+// cancelIn cancels the delete of a pod once an aspect of it has been observed for a time, and returns how much of it is left.
+func (r *ReplicaSetDeletes) cancelIn(
+	ctx context.Context, pod *corev1.Pod, aspect string, after time.Duration, lapse deferreddelete.Lapse,
+) (time.Duration, error) {
+	if left := after - r.observed.Observe(pod.UID, aspect, deferreddelete.Begun(pod)); left > 0 {
+		return left, nil
+	}
+	_, err := r.cancel(ctx, pod, lapse, podwriter.PatchMetadata)
+	return 0, err
 }
 
 // Exchange cancels the delete of a pod that waits, so that another pod of its ReplicaSet may go. It returns false, and
 // cancels nothing, if the pod has changed: a rule may have permitted it meanwhile.
 func (r *ReplicaSetDeletes) Exchange(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	return r.cancel(ctx, pod, deferreddelete.LapseExchanged, podwriter.PatchUnchanged)
+}
+
+func (r *ReplicaSetDeletes) cancel(ctx context.Context, pod *corev1.Pod, lapse deferreddelete.Lapse, write patch) (bool, error) {
 	if r.stale.Has(pod, r.clock.Now()) {
 		return false, nil
 	}
-	stored, err := podwriter.PatchUnchanged(ctx, r.client, pod, undoLabels(), replicasetscale.Unpin(pod))
-	if err != nil || stored == nil {
-		return false, err
+	undone, err := r.undo(ctx, pod, lapse, write)
+	if undone {
+		r.stale.Note(pod, r.clock.Now())
+		r.observed.Forget(pod.UID, aspectNeeded)
+		r.observed.Forget(pod.UID, aspectAllowed)
 	}
-	r.cancelled(pod, deferreddelete.LapseExchanged)
-	return true, nil
-}
-
-func (r *ReplicaSetDeletes) cancel(ctx context.Context, pod *corev1.Pod, lapse deferreddelete.Lapse) error {
-	if r.stale.Has(pod, r.clock.Now()) {
-		return nil
-	}
-	if stored, err := undoPending(ctx, r.client, pod); err != nil || stored == nil {
-		return err
-	}
-	r.cancelled(pod, lapse)
-	return nil
-}
-
-// cancelled reports that the delete of a pod has been cancelled.
-func (r *ReplicaSetDeletes) cancelled(pod *corev1.Pod, lapse deferreddelete.Lapse) {
-	r.stale.Note(pod, r.clock.Now())
-	r.observed.Forget(pod.UID, aspectNeeded)
-	r.observed.Forget(pod.UID, aspectAllowed)
-	r.metrics.lapsed(lapse)
-	r.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteUndone, "Undo", "%s", lapse.Describe())
+	return undone, err
 }

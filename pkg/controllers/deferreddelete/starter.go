@@ -32,7 +32,6 @@ import (
 	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/podwriter"
 	"github.com/podops-dev/podops/pkg/replicasetpods"
-	"github.com/podops-dev/podops/pkg/replicasetscale"
 )
 
 const (
@@ -68,7 +67,8 @@ const (
 
 // Starter starts the lifecycle of pods whose delete was deferred.
 type Starter struct {
-	client client.Client
+	undoer
+
 	owners owners
 	clock  clock.PassiveClock
 
@@ -77,9 +77,6 @@ type Starter struct {
 
 	// ended has the pods whose removal was admitted, or whose clients went away.
 	ended *fairshare.Cache[types.NamespacedName, ending]
-
-	recorder events.EventRecorder
-	metrics  *Metrics
 
 	// elected is closed once this replica leads; nil if it always does.
 	elected <-chan struct{}
@@ -106,7 +103,7 @@ type deferral struct {
 // NewStarter returns a Starter. c reads controlled pods and ReplicaSets from a cache.
 func NewStarter(c client.Client, recorder events.EventRecorder, metrics *Metrics, clk clock.PassiveClock) *Starter {
 	return &Starter{
-		client: c, owners: owners{reader: replicasetpods.Reader{Reader: c}}, clock: clk, recorder: recorder, metrics: metrics,
+		undoer: undoer{client: c, recorder: recorder, metrics: metrics}, owners: owners{reader: replicasetpods.Reader{Reader: c}}, clock: clk,
 		reserved: map[types.UID]time.Time{},
 		ended:    fairshare.NewCache[types.NamespacedName, ending](endedBytes),
 		deferred: fairshare.NewCache[types.NamespacedName, deferral](deferredBytes), started: podwriter.NewVersions(startedTTL),
@@ -244,16 +241,11 @@ func (s *Starter) undoEnded(ctx context.Context, key types.NamespacedName) (time
 		s.ended.Remove(key)
 		return 0, nil
 	}
-	undone, err := podwriter.PatchUnchanged(ctx, s.client, pod, undoLabels(), map[string]any{appsv1alpha1.PendingDeleteAnnotationKey: nil})
-	switch {
-	case err != nil:
-		return 0, fmt.Errorf("undoing the delete of pod %s: %w", key, err)
-	case undone == nil:
-		return ownerRetry, nil
+	undone, err := s.undo(ctx, pod, ended.lapse, podwriter.PatchUnchanged)
+	if err != nil || !undone {
+		return ownerRetry, err
 	}
 	s.ended.Remove(key)
-	s.metrics.lapsed(ended.lapse)
-	s.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteUndone, "Undo", "%s", ended.lapse.Describe())
 	return 0, nil
 }
 
@@ -343,15 +335,11 @@ func (s *Starter) exchange(ctx context.Context, pod *corev1.Pod, decide decide) 
 	if !may || instead == nil || !s.leads() {
 		return may, nil
 	}
-	undone, err := podwriter.PatchUnchanged(ctx, s.client, instead, undoLabels(), map[string]any{appsv1alpha1.PendingDeleteAnnotationKey: nil})
-	if err != nil || undone == nil { // it may have been permitted
+	undone, err := s.undo(ctx, instead, deferreddelete.LapseExchanged, podwriter.PatchUnchanged)
+	if !undone { // it may have been permitted
 		s.release(pod.UID)
-		return false, err
 	}
-	s.metrics.lapsed(deferreddelete.LapseExchanged)
-	s.recorder.Eventf(instead, nil, corev1.EventTypeNormal, EventDeleteUndone, "Undo", "another pod of the %s is to go instead: a rule withholds this pod",
-		metav1.GetControllerOf(pod).Kind)
-	return true, nil
+	return undone, err
 }
 
 // reserve decides whether a pod begins to go, and remembers it: the cache may not show it at the next request.
@@ -387,7 +375,7 @@ func (s *Starter) begin(ctx context.Context, pod *corev1.Pod, request deferredde
 		if !changed {
 			return nil
 		}
-		stored, err = patchRecord(ctx, s.client, pod, nil, &record)
+		stored, err = patchRecord(ctx, s.client, pod, nil, record)
 	} else {
 		stored, err = beginPending(ctx, s.client, pod, request, now)
 	}
@@ -402,21 +390,10 @@ func (s *Starter) begin(ctx context.Context, pod *corev1.Pod, request deferredde
 // as stored, nil when the pod no longer exists.
 func beginPending(ctx context.Context, c client.Client, pod *corev1.Pod, request deferreddelete.Request, now time.Time) (*corev1.Pod, error) {
 	since := strconv.FormatInt(now.UnixNano(), 10)
-	record := request.Begin(pod, since)
 	return patchRecord(ctx, c, pod, map[string]any{
 		appsv1alpha1.OperatingLabelPrefix + "/" + appsv1alpha1.PodDeleteID:     since,
 		appsv1alpha1.OperationTypeLabelPrefix + "/" + appsv1alpha1.PodDeleteID: appsv1alpha1.DeleteOperationType,
-	}, &record)
-}
-
-// undoPending ends the lifecycle pod-delete of a pod, and removes the record of the request.
-func undoPending(ctx context.Context, c client.Client, pod *corev1.Pod) (*corev1.Pod, error) {
-	return patchRecord(ctx, c, pod, undoLabels(), nil)
-}
-
-// undoLabels returns the label that ends the lifecycle pod-delete.
-func undoLabels() map[string]any {
-	return map[string]any{appsv1alpha1.UndoOperationTypeLabelPrefix + "/" + appsv1alpha1.PodDeleteID: appsv1alpha1.DeleteOperationType}
+	}, request.Begin(pod, since))
 }
 
 // withoutVerdicts removes the verdicts of the rules on an earlier lifecycle of a pod: the next
@@ -432,23 +409,15 @@ func withoutVerdicts(pod *corev1.Pod) map[string]any {
 }
 
 // patchRecord adds labels to the pod with this UID, not to another pod of the same name, and writes
-// the record of its pending delete. A nil record removes it, with the deletion cost of a pod that
-// leaves. It returns the pod as stored, nil when the pod no longer exists.
+// the record of its pending delete. It returns the pod as stored, nil when the pod no longer exists.
 func patchRecord(
-	ctx context.Context, c client.Client, pod *corev1.Pod, labels map[string]any, record *appsv1alpha1.PendingDelete,
+	ctx context.Context, c client.Client, pod *corev1.Pod, labels map[string]any, record appsv1alpha1.PendingDelete,
 ) (*corev1.Pod, error) {
 	annotations := map[string]any{}
-	if record != nil {
-		annotations[appsv1alpha1.PendingDeleteAnnotationKey] = deferreddelete.Encode(*record)
-		if len(labels) > 0 {
-			maps.Copy(annotations, withoutVerdicts(pod))
-		}
-	} else {
-		maps.Copy(annotations, replicasetscale.Unpin(pod))
-		if _, had := pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey]; had {
-			annotations[appsv1alpha1.PendingDeleteAnnotationKey] = nil
-		}
+	if len(labels) > 0 {
+		annotations = withoutVerdicts(pod)
 	}
+	annotations[appsv1alpha1.PendingDeleteAnnotationKey] = deferreddelete.Encode(record)
 	stored, err := podwriter.PatchMetadata(ctx, c, pod, labels, annotations)
 	if err != nil {
 		return nil, fmt.Errorf("recording a pending delete: %w", err)
