@@ -19,6 +19,9 @@ type Allocation struct {
 	// findings are the denials of candidates. They add to the denials of the evaluation.
 	findings
 
+	// finders find requests in the recollections of rules.
+	finders map[rule.RuleID]func(rule.Request) (int, bool)
+
 	// Plan has the permits.
 	Plan permit.Plan
 
@@ -36,13 +39,11 @@ type Allocation struct {
 // evaluated again for each candidate, with the permits that were allocated before it.
 func (e *Evaluator) Allocate(ctx context.Context, t *Turn, evaluated Evaluation) Allocation {
 	a := &Allocation{findings: newFindings(), Late: map[rule.RuleID]int{}}
-	a.earlier = &evaluated.findings
+	a.earlier, a.finders = &evaluated.findings, map[rule.RuleID]func(rule.Request) (int, bool){}
 	a.Plan = permit.Next(evaluated.budgets, evaluated.candidates, e.recheck(ctx, t, evaluated, a), e.clock.Now())
 	for _, denial := range a.Plan.Denied {
 		if eval, ok := evaluated.Rules[denial.Rule]; ok {
-			e.recollect(eval.prepared, func(remembered *recollection) {
-				a.retryIn(a.withhold(t, remembered, eval, denial.Request, denial.Verdict))
-			})
+			a.retryIn(a.withhold(t, a.remark(eval, denial.Request), eval, denial.Request, denial.Verdict))
 		}
 		if budget, ok := evaluated.disruptions[denial.Rule]; ok {
 			a.withholdFor(t, denial.Request, budget.noRoom(denial.Request))
@@ -87,11 +88,26 @@ func (e *Evaluator) recheck(ctx context.Context, t *Turn, evaluated Evaluation, 
 			a.retryIn(RetryStale)
 		default: // a verdict
 		}
-		e.recollect(eval.prepared, func(remembered *recollection) {
-			a.retryIn(a.would(t, remembered, eval, request, verdict))
-		})
+		a.retryIn(a.would(t, a.remark(eval, request), eval, request, verdict))
 		return unlessEnforced(eval, verdict)
 	}
+}
+
+// remark returns what a rule remembers about a request; nothing when it remembers nothing.
+func (a *Allocation) remark(eval *Rule, request rule.Request) remark {
+	known := eval.prepared.remembered
+	if known == nil {
+		return remark{of: &Recollection{notes: make([]note, 1)}}
+	}
+	if a.finders[eval.ID()] == nil {
+		find, i := finder(known.requests), -1
+		a.finders[eval.ID()] = func(request rule.Request) (int, bool) { i++; return find(i, &request) }
+	}
+	at, ok := a.finders[eval.ID()](request)
+	if !ok {
+		return remark{of: &Recollection{notes: make([]note, 1)}}
+	}
+	return remark{of: known, at: at}
 }
 
 // given returns the environment of a rule with the permits that were allocated before.

@@ -12,19 +12,15 @@ import (
 type counters struct {
 	status appsv1alpha1.RuleStatus
 	scope  rule.Scope
-
-	// known are the requests that wait and are counted, by key and generation.
-	known map[string]counted
 }
 
 // counted is the way a request has been counted up to now.
-type counted struct{ applied, withheld, would bool }
+type counted struct{ seen, applied, withheld, would bool }
 
 func newCounters(entry appsv1alpha1.TransitionRule, generation int64) *counters {
 	return &counters{
 		status: appsv1alpha1.RuleStatus{Name: entry.Name, Enforcement: enforcementOf(entry), Generation: generation},
 		scope:  rule.ScopeOf(entry),
-		known:  map[string]counted{},
 	}
 }
 
@@ -36,38 +32,33 @@ func (c *counters) resume(status appsv1alpha1.RuleStatus) {
 	}
 }
 
-// count takes in the findings of one round, and returns the Count of the round. A request that
-// the rule does not apply to counts as not applicable, until it does.
-func (c *counters) count(findings []finding, now time.Time) (evaluated, withheld, would int) {
-	known := make(map[string]counted, len(findings))
-	for _, f := range findings {
-		if f.request == nil {
-			continue
-		}
-		key := f.request.Key() + "@" + f.request.Attempt
-		last, seen := c.known[key]
-		applies := c.scope.Applies(f.request.Type, f.request.Pod.Labels, f.request.Pod.SkipRules)
-		switch {
-		case applies && !last.applied:
-			evaluated++
-		case !applies && !seen:
-			c.status.NotApplicable++
-		}
-		if f.withheld != nil && !last.withheld {
-			withheld++
-			c.reject(*f.request, *f.withheld, now)
-		}
-		if f.would != nil && !last.would {
-			would++
-			c.reject(*f.request, *f.would, now)
-		}
-		known[key] = counted{applied: last.applied || applies, withheld: last.withheld || f.withheld != nil, would: last.would || f.would != nil}
+// count adds the finding of a round about one request, which was counted in some ways before, to the Count of the round. A
+// request that the rule does not apply to counts as not applicable, until it does.
+func (c *counters) count(f finding, last *counted, round *Count, now time.Time) {
+	if f.request == nil {
+		return
 	}
-	c.known = known
-	c.status.Evaluated += int64(evaluated)
-	c.status.Withheld += int64(withheld)
-	c.status.WouldWithhold += int64(would)
-	return evaluated, withheld, would
+	applies := c.scope.Applies(f.request.Type, f.request.Pod.Labels, f.request.Pod.SkipRules)
+	switch {
+	case applies && !last.applied:
+		round.Evaluated++
+		c.status.Evaluated++
+	case !applies && !last.seen:
+		c.status.NotApplicable++
+	}
+	if f.withheld != nil && !last.withheld {
+		round.Withheld++
+		c.status.Withheld++
+		c.reject(*f.request, *f.withheld, now)
+	}
+	if f.would != nil && !last.would {
+		round.Would++
+		c.status.WouldWithhold++
+		c.reject(*f.request, *f.would, now)
+	}
+	*last = counted{
+		seen: true, applied: last.applied || applies, withheld: last.withheld || f.withheld != nil, would: last.would || f.would != nil,
+	}
 }
 
 // reject puts a rejection first, and drops the oldest rejection beyond the bound.
@@ -95,31 +86,29 @@ type Count struct {
 
 // Count adds the findings of a round to the counters of the rules, keeps the pods that had no turn, and
 // returns the numbers that it added.
-func (e *Evaluator) Count(s Snapshot, o Outcome, now time.Time) []Count {
+func (s Snapshot) Count(t *Turn, o Outcome, now time.Time) []Count {
 	s.state.missed = o.Allocation.Plan.Missed
 	var counts []Count
 	for _, eval := range o.Rules {
 		if !eval.skipped {
-			counts = append(counts, e.countRule(o, eval, now))
+			counts = append(counts, s.state.countRule(t, o, eval, now))
 		}
 	}
 	return counts
 }
 
 // countRule adds the findings of a round to the counters of one rule.
-func (e *Evaluator) countRule(o Outcome, eval *Rule, now time.Time) Count {
-	prepared := eval.prepared
+func (s *State) countRule(t *Turn, o Outcome, eval *Rule, now time.Time) Count {
+	prepared, remembered := eval.prepared, eval.recall()
 	count := Count{Rule: prepared.id, Enforcement: prepared.counters.status.Enforcement}
-	var findings []finding
-	for _, request := range inStage(eval.ruleset.View.Waiting, prepared.stage) {
-		found, _ := o.Allocation.find(prepared.id, request.Key())
-		findings = append(findings, found)
+	if len(remembered.requests) == 0 {
+		remembered.align(inStage(eval.ruleset.View.Waiting, prepared.stage), 0)
 	}
-	e.recollect(prepared, func(remembered *recollection) {
-		prepared.counters.known = remembered.counted
-		count.Evaluated, count.Withheld, count.Would = prepared.counters.count(findings, now)
-		remembered.counted, prepared.counters.known = prepared.counters.known, nil
-	})
+	for i, request := range remembered.requests {
+		found, _ := o.Allocation.find(prepared.id, request.Key())
+		prepared.counters.count(found, &remembered.notes[i].counted, &count, now)
+	}
+	s.keep(prepared, remembered, t.remember)
 	return count
 }
 

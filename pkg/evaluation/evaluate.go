@@ -75,6 +75,9 @@ type Rule struct {
 	// capacity of an availability rule that was evaluated.
 	capacity *rule.Capacity
 
+	// most is its capacity if every pod were available; nil when it is unknown.
+	most *rule.Capacity
+
 	// Calls of a webhook rule; nil for all others.
 	Calls *CallPlan
 
@@ -117,15 +120,23 @@ func (e *Rule) BoundsAvailability() bool { return e.prepared.budget() }
 // Budget returns the budget of an availability rule, whether or not a pod waits for it. It returns false when the
 // rule could not be evaluated.
 func (e *Rule) Budget() (Budget, bool) {
-	counts, most := e.env.Counts, e.prepared.never
+	counts := e.env.Counts
 	switch {
 	case max(counts.Desired, counts.Selected) == 0:
 		return Budget{}, true
-	case !most.known:
+	case e.most == nil:
 		return Budget{}, false
 	default:
-		return Budget{Unavailable: max(0, counts.Desired-counts.Available+counts.Reserved), Limit: most.limit}, true
+		return Budget{Unavailable: max(0, counts.Desired-counts.Available+counts.Reserved), Limit: limitOf(*e.most)}, true
 	}
+}
+
+// recall returns what the rule remembers of its last round; nothing at first.
+func (e *Rule) recall() *Recollection {
+	if e.prepared.remembered != nil {
+		return e.prepared.remembered
+	}
+	return &Recollection{}
 }
 
 // Now returns the time of the evaluation.
@@ -134,7 +145,8 @@ func (e *Rule) Now() time.Time { return e.env.Now }
 // evaluating is an evaluation in progress.
 type evaluating struct {
 	*Evaluation
-	turn *Turn
+	turn  *Turn
+	state *State
 
 	// rules in the order in which they are evaluated.
 	rules []*ruleWork
@@ -143,10 +155,8 @@ type evaluating struct {
 // ruleWork is the evaluation of one rule in progress.
 type ruleWork struct {
 	*Rule
-	evaluator *Evaluator
-
-	// recalled is the recollection of the rule, while it is open.
-	recalled *recollection
+	// recalled is what the rule remembers, while it is evaluated.
+	recalled *Recollection
 
 	// run is the evaluation of a user's module; nil for all others.
 	run *moduleRun
@@ -202,7 +212,7 @@ func (e *Evaluator) newWork(t *Turn, snapshot Snapshot, now time.Time) *evaluati
 		Evaluation: &Evaluation{
 			findings: newFindings(), disruptions: map[rule.RuleID]*disruption{}, Rulesets: map[string]*Ruleset{}, Rules: map[rule.RuleID]*Rule{},
 		},
-		turn: t,
+		turn: t, state: snapshot.state,
 	}
 	w.exceptions = exceptions{hold: e.hold, now: now, namespace: snapshot.BreakGlass, cluster: snapshot.ClusterBreakGlass}
 	for _, view := range snapshot.Rules {
@@ -216,7 +226,7 @@ func (e *Evaluator) newWork(t *Turn, snapshot Snapshot, now time.Time) *evaluati
 			eval := &Rule{prepared: prepared, ruleset: ruleset, env: env}
 			ruleset.Rules = append(ruleset.Rules, eval)
 			w.Rules[prepared.id] = eval
-			w.rules = append(w.rules, &ruleWork{Rule: eval, evaluator: e, unreached: unreached})
+			w.rules = append(w.rules, &ruleWork{Rule: eval, unreached: unreached})
 		}
 	}
 	return w
@@ -281,8 +291,9 @@ func (e *Evaluator) evaluateRule(ctx context.Context, work *ruleWork, w *evaluat
 		work.skipped = true
 		return
 	}
-	remembered := work.open()
-	defer work.close()
+	if work.recalled == nil {
+		work.recalled = work.recall()
+	}
 	requests, version := inStage(view.Waiting, prepared.stage), view.WaitingVersion
 	if prepared.webhook != nil && prepared.err == nil {
 		requests, version = e.loadTasks(work, requests), 0 // their tasks change, too
@@ -291,22 +302,23 @@ func (e *Evaluator) evaluateRule(ctx context.Context, work *ruleWork, w *evaluat
 	if work.Calls != nil {
 		requests, verdicts = e.skipCalls(ctx, work, w, requests, verdicts)
 	}
-	if prepared.budget() && e.neverPasses(ctx, view.Counts, prepared) {
-		work.ruleset.NeverPasses = append(work.ruleset.NeverPasses, prepared.spec.Name)
+	if prepared.budget() {
+		work.findMost(ctx)
 	}
-	remembered.nextChecks = remembered.nextChecks.keep(requests)
-	remembered.messageCache.keep(requests)
+	work.recalled.align(requests, version)
 	for i, request := range requests {
 		key, verdict := request.Key(), verdicts[i]
 		w.file(w.turn, prepared.id, key, finding{request: &requests[i]})
-		w.fileVerdict(work, request, verdict, candidates[key])
+		w.fileVerdict(work, remark{of: work.recalled, at: i}, request, verdict, candidates[key])
 	}
+	w.state.keep(prepared, work.recalled, w.turn.remember)
+	work.recalled = nil
 }
 
 // fileVerdict files the verdict of a rule on a request: its candidate needs a slot of the rule, or is
 // checked again in the order of permits, or the request is withheld. With an exception it is not, and no
 // service is called about it.
-func (w *evaluating) fileVerdict(work *ruleWork, request rule.Request, verdict rule.Verdict, candidate *permit.Candidate) {
+func (w *evaluating) fileVerdict(work *ruleWork, remembered remark, request rule.Request, verdict rule.Verdict, candidate *permit.Candidate) {
 	prepared := work.prepared
 	exception, reason := w.exceptions.exceptionForRule(work.Rule, request)
 	if verdict.Call && work.Calls != nil && exception == "" {
@@ -321,9 +333,9 @@ func (w *evaluating) fileVerdict(work *ruleWork, request rule.Request, verdict r
 		candidate.Needs = append(candidate.Needs, prepared.id)
 		waiveNeed(candidate, prepared.id, exception)
 	case verdict.Outcome != rule.Passed && prepared.enforced():
-		w.retryIn(w.withhold(w.turn, work.open(), work.Rule, request, verdict))
+		w.retryIn(w.withhold(w.turn, remembered, work.Rule, request, verdict))
 	default:
-		w.retryIn(w.would(w.turn, work.open(), work.Rule, request, verdict))
+		w.retryIn(w.would(w.turn, remembered, work.Rule, request, verdict))
 		if prepared.dependsOnPods() && !work.stopped() {
 			candidate.Rechecked = append(candidate.Rechecked, prepared.id)
 			waiveNeed(candidate, prepared.id, exception)

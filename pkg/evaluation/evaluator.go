@@ -7,10 +7,9 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/podops-dev/podops/pkg/fairshare"
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/rule"
-	"github.com/podops-dev/podops/pkg/rule/memo"
 	"github.com/podops-dev/podops/pkg/rule/spec"
 	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
@@ -25,9 +24,6 @@ type Evaluator struct {
 	rejectionRetry time.Duration
 	hold           Hold
 	clock          clock.PassiveClock
-
-	// remembered has the recollections of the rules, bounded in bytes over all namespaces.
-	remembered *recollections
 }
 
 // Engine prepares rules for evaluation. EngineOf returns the engine that uses OPA.
@@ -39,8 +35,14 @@ type Engine interface {
 
 // Program is a compiled rule. It is an *opa.Program.
 type Program interface {
-	memo.Program
+	// Evaluate evaluates requests that all wait in one stage.
+	Evaluate(ctx context.Context, stage appsv1alpha1.TransitionStage, env rule.Environment, requests []rule.Request) (rule.Result, error)
+
+	// NeedsCounts reports whether the result, at least its capacity, depends on the counts, and VerdictsNeedCounts
+	// whether the verdicts do.
+	NeedsCounts() bool
 	VerdictsNeedCounts() bool
+
 	Needs() opa.Needs
 	Source() string
 }
@@ -91,10 +93,6 @@ type Config struct {
 	// Hold bounds the holds of the rules that have no bound of their own.
 	Hold Hold
 
-	// Memory bounds the bytes of recollections that rules keep from one round to the next, in all
-	// namespaces together.
-	Memory int64
-
 	Clock clock.PassiveClock
 }
 
@@ -102,18 +100,5 @@ type Config struct {
 func New(c Config) *Evaluator {
 	return &Evaluator{
 		engine: c.Engine, prepared: c.Prepared, calls: c.Calls, services: c.Services, rejectionRetry: c.RejectionRetry, hold: c.Hold, clock: c.Clock,
-		remembered: fairshare.NewCache[*preparedRule, *recollection](c.Memory),
 	}
-}
-
-// RememberedRules returns how many rules have a recollection.
-func (e *Evaluator) RememberedRules() int { return e.remembered.Len() }
-
-// RememberedBytes returns how many bytes of recollections the rules of a namespace keep; of all namespaces for
-// an empty name.
-func (e *Evaluator) RememberedBytes(namespace string) int64 {
-	if namespace == "" {
-		return e.remembered.Bytes()
-	}
-	return e.remembered.BytesOf(namespace)
 }

@@ -71,7 +71,7 @@ func (f findings) find(id rule.RuleID, key string) (finding, bool) {
 
 // withhold files that a rule holds a request back, and returns when to evaluate the rule again; 0 for never.
 func (f findings) withhold(
-	t *Turn, remembered *recollection, eval *Rule, request rule.Request, verdict rule.Verdict,
+	t *Turn, remembered remark, eval *Rule, request rule.Request, verdict rule.Verdict,
 ) (retry time.Duration) {
 	key := request.Key()
 	if len(f.withheld[key]) > 0 && !t.holds(2*ReasonBytes) {
@@ -97,7 +97,7 @@ func (f findings) withholdFor(t *Turn, request rule.Request, reason rule.Reason)
 // would files that a rule that is not enforced would hold a request back, if it would. It returns when to
 // evaluate the rule again; 0 for never.
 func (f findings) would(
-	t *Turn, remembered *recollection, eval *Rule, request rule.Request, verdict rule.Verdict,
+	t *Turn, remembered remark, eval *Rule, request rule.Request, verdict rule.Verdict,
 ) (retry time.Duration) {
 	if eval.prepared.enforced() || verdict.Outcome == rule.Passed && verdict.Would == "" {
 		return 0
@@ -113,23 +113,6 @@ func (f findings) would(
 	}
 	f.file(t, eval.prepared.id, key, finding{request: &request, would: &reason})
 	return retry
-}
-
-// reason explains a verdict, and returns when to evaluate the rule again where the verdict changes
-// with time alone; 0 for never.
-func (e *Rule) reason(
-	remembered *recollection, request rule.Request, verdict rule.Verdict,
-) (reason rule.Reason, retry time.Duration) {
-	reason = reasonOf(e.prepared, remembered.messageCache, e.ruleset.View, request, verdict, e.capacity)
-	switch {
-	case e.Calls != nil:
-		// openCalls schedules the next call.
-		reason.NextCheck = request.Task.RetryAt
-	case e.prepared.enforced() && (verdict.RetryAfter > 0 || e.prepared.needs().Now && reason.Code != rule.CodeNotReached):
-		reason.NextCheck = remembered.nextChecks.schedule(request, verdict, e.env.Now)
-		retry = max(reason.NextCheck.Sub(e.env.Now), time.Millisecond)
-	}
-	return reason, retry
 }
 
 // Outcome is an evaluation with the permits that were allocated from it.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/podops-dev/podops/pkg/rule"
-	"github.com/podops-dev/podops/pkg/rule/memo"
 	"github.com/podops-dev/podops/pkg/text"
 )
 
@@ -15,18 +14,15 @@ import (
 type moduleRun struct {
 	work    *ruleWork
 	program Program
-	memo    *memo.Memo
 
 	// stopped: the rule was under quarantine when the round began.
 	stopped bool
 
-	requests []rule.Request
-
-	// verdicts of the requests; shared with the memo when nothing is to be evaluated.
-	verdicts []rule.Verdict
-
 	// open are the positions of the requests that have not been evaluated, by their keys.
 	open map[string]int
+
+	// unreached are the verdicts of open requests that the evaluation did not reach.
+	unreached map[string]rule.Verdict
 
 	// turned is the first request of the round, once the module was evaluated: it has had its turn even if
 	// it is still open.
@@ -86,14 +82,8 @@ func (e *Evaluator) openRuns(ctx context.Context, w *evaluating) []*moduleRun {
 		if work.prepared.kind != rule.KindRego {
 			continue
 		}
-		run := e.runOf(ctx, w, work)
-		if run == nil {
-			work.close()
-			continue
-		}
-		work.run = run
-		if len(run.open) > 0 {
-			open = append(open, run)
+		if work.run = e.runOf(ctx, w, work); work.run != nil && len(work.run.open) > 0 {
+			open = append(open, work.run)
 		}
 	}
 	return open
@@ -101,32 +91,24 @@ func (e *Evaluator) openRuns(ctx context.Context, w *evaluating) []*moduleRun {
 
 // runOf returns the evaluation of a rule; nil when it has no program.
 func (e *Evaluator) runOf(ctx context.Context, w *evaluating, work *ruleWork) *moduleRun {
-	prepared, remembered := work.prepared, work.open()
-	run := &moduleRun{
-		work: work, program: prepared.program, memo: remembered.memo, stopped: prepared.quarantined != nil,
-		requests: inStage(work.ruleset.View.Waiting, prepared.stage),
-	}
+	prepared, view := work.prepared, work.ruleset.View
+	run := &moduleRun{work: work, program: prepared.program, stopped: prepared.quarantined != nil, unreached: map[string]rule.Verdict{}}
 	if run.stopped {
 		if prepared.fallback == nil {
 			prepared.fallback = e.fallback(ctx, prepared.id.Ruleset, prepared.spec)
 		}
-		run.program, run.memo = prepared.fallback, remembered.fallback
+		run.program = prepared.fallback
 	}
 	if run.program == nil || run.program.Needs().Namespace && work.env.Namespace.Labels == nil {
 		return nil
 	}
-	if len(run.requests) == 0 {
-		run.memo.Remember(nil, nil, work.env, 0)
-		remembered.lastDenials = nil
-		return run
-	}
-	if !w.turn.holds(remembered.bytes() + int64(len(run.requests)*openBytes)) {
+	requests, recalled := inStage(view.Waiting, prepared.stage), work.recall()
+	if len(requests) > 0 && !w.turn.holds(recalled.bytes()+int64(len(requests)*openBytes)) {
 		work.unopened, w.turn.Cause = true, cmp.Or(w.turn.Cause, CauseMemory)
 		return nil
 	}
-	var open []int
-	run.verdicts, open = run.memo.Recall(scopeOf(run.program, prepared.kind), work.env, run.requests, work.ruleset.View.WaitingVersion)
-	run.opens(open)
+	work.recalled = recalled
+	run.opens(recalled.open(scopeOf(run.program), run.stopped, work.env, requests, view.WaitingVersion))
 	return run
 }
 
@@ -134,17 +116,17 @@ func (e *Evaluator) runOf(ctx context.Context, w *evaluating, work *ruleWork) *m
 // permits or other pods, because the input would contain the permit of the pod itself. permit.Next
 // evaluates the rule for it.
 func (m *moduleRun) opens(positions []int) {
-	needs := m.program.Needs()
+	needs, recalled := m.program.Needs(), m.work.recalled
 	for _, i := range positions {
-		_, reserved := m.work.ruleset.View.Live[m.requests[i].Pod.UID]
+		_, reserved := m.work.ruleset.View.Live[recalled.requests[i].Pod.UID]
 		if reserved && m.work.prepared.enforced() && (needs.Pods || needs.Permits) {
-			m.verdicts[i] = rule.Verdict{Outcome: rule.Passed}
+			recalled.set(i, rule.Verdict{Outcome: rule.Passed})
 			continue
 		}
 		if m.open == nil {
 			m.open = make(map[string]int, len(positions))
 		}
-		m.open[m.requests[i].Key()] = i
+		m.open[recalled.requests[i].Key()] = i
 	}
 }
 
@@ -153,8 +135,8 @@ func (m *moduleRun) opens(positions []int) {
 func orderOf(runs []*moduleRun, waiting []rule.Request) []string {
 	missed := map[string]int{}
 	for _, run := range runs {
-		for key := range run.open {
-			missed[key] = max(missed[key], run.work.open().lastDenials[key].missed)
+		for key, i := range run.open {
+			missed[key] = max(missed[key], run.work.recalled.notes[i].missed)
 		}
 	}
 	if len(missed) == 0 {
@@ -183,7 +165,7 @@ func (m *moduleRun) evaluate(ctx context.Context, keys []string) time.Duration {
 	var evaluated []rule.Request
 	for _, key := range keys {
 		if i, ok := m.open[key]; ok {
-			evaluated = append(evaluated, m.requests[i])
+			evaluated = append(evaluated, m.work.recalled.requests[i])
 		}
 	}
 	if len(evaluated) == 0 {
@@ -197,42 +179,29 @@ func (m *moduleRun) evaluate(ctx context.Context, keys []string) time.Duration {
 		if err != nil {
 			verdict = rule.Verdict{Code: rule.CodeEvaluationFailed, Message: text.Prefix(err.Error(), rule.MaxMessageBytes)}
 		}
-		m.verdicts[m.open[key]] = verdict
 		switch cmp.Or(verdict.Code, verdict.Would) {
 		case rule.CodeNotReached:
+			m.unreached[key] = verdict
 			continue
 		case rule.CodeTimeout:
 			m.late, m.lateBecause = m.late+1, verdict.Message
 		default: // a verdict
 		}
+		m.work.recalled.set(m.open[key], verdict)
 		delete(m.open, key)
 	}
 	return result.CPUTime
 }
 
-// close withholds the requests that were not reached, and keeps the verdicts. A request that was not
-// reached keeps the denial of an earlier round: no request passes because of an old verdict.
+// close withholds the requests that were not reached.
 func (m *moduleRun) close() {
-	prepared, remembered := m.work.prepared, m.work.open()
-	for _, i := range m.open {
-		if m.verdicts[i] == (rule.Verdict{}) {
-			m.verdicts[i] = notReached(prepared)
+	for key, i := range m.open {
+		m.work.recalled.miss(i, cmp.Or(m.unreached[key], notReached(m.work.prepared)))
+		if key == m.turned {
+			m.work.recalled.notes[i].missed = 0
 		}
 	}
-	m.memo.Remember(m.requests, m.verdicts, m.work.env, m.work.ruleset.View.WaitingVersion)
-	final, next := make([]rule.Verdict, len(m.verdicts)), lastDenials{}
-	for i, request := range m.requests {
-		key := request.Key()
-		final[i] = next.take(key, m.verdicts[i], remembered.lastDenials)
-		if last := next[key]; key == m.turned && last.missed > 0 {
-			last.missed = 0
-			next[key] = last
-		}
-	}
-	m.verdicts, remembered.lastDenials = final, next
-	if m.stopped {
-		remembered.lastDenials = nil // verdicts of the fallback are no denials of the module
-	}
+	m.work.recalled.settle()
 }
 
 // notReached returns the verdict of a rule for which a round had no time.

@@ -13,7 +13,6 @@ import (
 	"github.com/podops-dev/podops/pkg/objectbounds"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/rule"
-	"github.com/podops-dev/podops/pkg/rule/memo"
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
@@ -38,25 +37,15 @@ type preparedRule struct {
 	// err is why the program is a fallback, or is missing.
 	err error
 
-	never neverPasses
-
 	// fallback is evaluated while the rule is under quarantine.
 	fallback Program
+
+	// remembered has the verdicts of the last round; nil when there is nothing to remember, or no memory for it.
+	remembered *Recollection
 
 	counters    *counters
 	strikes     strikes
 	quarantined *appsv1alpha1.Quarantine
-}
-
-// neverPasses reports whether an availability rule has capacity when every pod is available, by its last
-// evaluation.
-type neverPasses struct {
-	counts rule.Counts
-	passes bool
-	known  bool
-
-	// limit is how many of the pods may be unavailable.
-	limit int
 }
 
 // enforced reports whether the rule withholds pods. A rule with enforcement Warn or DryRun does not, even
@@ -81,16 +70,6 @@ func (p *preparedRule) needs() opa.Needs {
 // dependsOnPods reports whether the verdict on a pod depends on the permits of other pods.
 func (p *preparedRule) dependsOnPods() bool {
 	return p.needs().Pods || p.needs().Permits || p.kind == rule.KindRego && p.needs().Counts
-}
-
-// scopeOf returns the inputs, besides the pod, on which a verdict of a program depends.
-func scopeOf(program Program, kind rule.Kind) memo.Scope {
-	needs := program.Needs()
-	return memo.Scope{
-		Counts:      program.VerdictsNeedCounts() || kind == rule.KindRego && needs.Counts,
-		Namespace:   needs.Namespace,
-		Uncacheable: needs.Now || needs.Pods || needs.Permits,
-	}
 }
 
 // preparedRuleset are the rules of one generation of a PodTransitionRule, ready to be evaluated.
@@ -154,7 +133,7 @@ func (e *Evaluator) rulesOf(
 	slices.SortStableFunc(next.rules, func(a, b *preparedRule) int { return costOf(a.kind) - costOf(b.kind) })
 	if ctx.Err() == nil {
 		ruleset.prepared = next
-		e.forgetRules(known.rules, next.rules)
+		state.forgetRules(known.rules, next.rules)
 	}
 	return next.rules
 }

@@ -8,33 +8,44 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/text"
 )
 
-// reasonOf returns a verdict as a message with numbers. Events, status and the annotation on the pod all
-// print this one reason.
-func reasonOf(
-	prepared *preparedRule, messages *messageCache, ruleView podindex.RuleView, request rule.Request, verdict rule.Verdict, capacity *rule.Capacity,
-) rule.Reason {
+// remark is what a rule remembers about one request: an entry of its recollection.
+type remark struct {
+	of *Recollection
+	at int
+}
+
+// reason returns a verdict as a message with numbers, and when to evaluate the rule again where the verdict changes
+// with time alone; 0 for never. Events, status and the annotation on the pod all print this one reason.
+func (e *Rule) reason(remembered remark, request rule.Request, verdict rule.Verdict) (reason rule.Reason, retry time.Duration) {
 	code := cmp.Or(verdict.Code, verdict.Would, rule.CodeUndefined)
-	reason := rule.Reason{
-		Rule: prepared.id, Kind: prepared.kind, Stage: request.Stage, Code: code, Since: request.Since,
+	reason = rule.Reason{
+		Rule: e.prepared.id, Kind: e.prepared.kind, Stage: request.Stage, Code: code, Since: request.Since,
 		Message: verdict.Message, Details: verdict.Details,
 	}
 	if reason.Message == "" {
-		reason.Message = messages.explain(code, prepared.spec, request, capacity)
+		reason.Message = remembered.of.explain(remembered.at, code, e.prepared.spec, request, e.capacity)
 	}
-	if code == rule.CodeNoRoom && capacity != nil {
-		reason.Numbers = &rule.Numbers{Needed: 1, Have: capacity.Slots, Limit: limitOf(*capacity)}
-		if with := ruleView.With[request.Pod.UID]; with > 0 {
+	if code == rule.CodeNoRoom && e.capacity != nil {
+		reason.Numbers = &rule.Numbers{Needed: 1, Have: e.capacity.Slots, Limit: limitOf(*e.capacity)}
+		if with := e.ruleset.View.With[request.Pod.UID]; with > 0 {
 			reason.Numbers.Needed += with
 			reason.Message = text.Cut(fmt.Sprintf("%d pods that go with it become unavailable, too: %s", with, reason.Message), rule.MaxMessageBytes)
 		}
-		reason.BlockingPods = ruleView.Unavailable
+		reason.BlockingPods = e.ruleset.View.Unavailable
 	}
-	return reason
+	switch {
+	case e.Calls != nil:
+		// openCalls schedules the next call.
+		reason.NextCheck = request.Task.RetryAt
+	case e.prepared.enforced() && (verdict.RetryAfter > 0 || e.prepared.needs().Now && code != rule.CodeNotReached):
+		reason.NextCheck = remembered.of.notes[remembered.at].schedule(verdict, e.env.Now)
+		retry = max(reason.NextCheck.Sub(e.env.Now), time.Millisecond)
+	}
+	return reason, retry
 }
 
 // limitOf returns the number of pods that may be unavailable under a rule, by the lower of its
@@ -88,35 +99,15 @@ const (
 	longestNextCheck  = 5 * time.Minute
 )
 
-// nextChecks has, per request, when a rule that reads the time is evaluated again, so that the status does
-// not change with every round.
-type nextChecks map[string]time.Time
-
 // schedule returns the next check of a withheld request. A check is set again when it is due or when the rule
 // requires it sooner.
-func (n nextChecks) schedule(request rule.Request, verdict rule.Verdict, now time.Time) time.Time {
-	key := request.Key()
+func (n *note) schedule(verdict rule.Verdict, now time.Time) time.Time {
 	wait := cmp.Or(verdict.RetryAfter, defaultNextCheck)
 	next := now.Add(min(max(wait, shortestNextCheck), longestNextCheck))
-	if known, ok := n[key]; !ok || !known.After(now) || next.Before(known.Add(-shortestNextCheck)) {
-		n[key] = next
+	if !n.nextCheck.After(now) || next.Before(n.nextCheck.Add(-shortestNextCheck)) {
+		n.nextCheck = next
 	}
-	return n[key]
-}
-
-// keep returns the next checks of the requests that still wait.
-func (n nextChecks) keep(requests []rule.Request) nextChecks {
-	kept := nextChecks{}
-	if len(n) == 0 {
-		return kept
-	}
-	for _, request := range requests {
-		key := request.Key()
-		if at, known := n[key]; known {
-			kept[key] = at
-		}
-	}
-	return kept
+	return n.nextCheck
 }
 
 // StatusTime returns a time in whole seconds, as the API server stores it. With fractions a status would

@@ -1,6 +1,7 @@
 package evaluation
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -28,6 +29,9 @@ type State struct {
 
 	// uncontrolled are the pods without the control label of PodDisruptionBudgets, by name.
 	uncontrolled map[string]Uncontrolled
+
+	// remembered is the number of bytes of the recollections of the rules.
+	remembered int64
 }
 
 // rulesetState is the state of one PodTransitionRule.
@@ -70,12 +74,12 @@ func (s *State) isRefused(request rule.Request) bool {
 }
 
 // Forget drops the state of the PodTransitionRules that are not present, and returns their names.
-func (e *Evaluator) Forget(s *State, present func(ruleset string) bool) (gone []string) {
+func (s *State) Forget(present func(ruleset string) bool) (gone []string) {
 	for name, ruleset := range s.rulesets {
 		if present(name) {
 			continue
 		}
-		e.forgetRules(ruleset.prepared.rules, nil)
+		s.forgetRules(ruleset.prepared.rules, nil)
 		delete(s.rulesets, name)
 		gone = append(gone, name)
 	}
@@ -87,15 +91,32 @@ func (s *State) IsEmpty() bool {
 	return len(s.rulesets) == 0 && len(s.uncontrolled) == 0 && len(s.held) == 0
 }
 
-// forgetRules drops the recollections of the rules that are in gone and not in kept.
-func (e *Evaluator) forgetRules(gone, kept []*preparedRule) {
-	present := make(map[*preparedRule]bool, len(kept))
-	for _, rule := range kept {
-		present[rule] = true
+// Bytes returns how many bytes the rules remember of their last rounds.
+func (s *State) Bytes() int64 { return s.remembered }
+
+// keep has a rule remember its round, if there is memory for it.
+func (s *State) keep(rule *preparedRule, round *Recollection, most int64) {
+	s.drop(rule)
+	bytes := round.bytes()
+	if len(round.requests) == 0 || s.remembered+bytes > most {
+		return
 	}
+	round.charged, rule.remembered = bytes, round
+	s.remembered += bytes
+}
+
+func (s *State) drop(rule *preparedRule) {
+	if rule.remembered != nil {
+		s.remembered -= rule.remembered.charged
+		rule.remembered = nil
+	}
+}
+
+// forgetRules drops what the rules remember that are in gone and not in kept.
+func (s *State) forgetRules(gone, kept []*preparedRule) {
 	for _, rule := range gone {
-		if !present[rule] {
-			e.remembered.Remove(rule)
+		if !slices.Contains(kept, rule) {
+			s.drop(rule)
 		}
 	}
 }

@@ -41,6 +41,9 @@ type Turn struct {
 	// many it may hold.
 	held, most int64
 
+	// remember is how many bytes the rules of the namespace may remember after the round.
+	remember int64
+
 	// Slot is the slot for background writes.
 	Slot Slot
 
@@ -83,6 +86,9 @@ type TurnOptions struct {
 	// Memory bounds the bytes of the findings of the round.
 	Memory int64
 
+	// Remember bounds the bytes that the rules of the namespace remember after the round.
+	Remember int64
+
 	// Background is locked for a background write.
 	Background *sync.Mutex
 
@@ -93,7 +99,7 @@ type TurnOptions struct {
 // NewTurn returns the resources of a round that begins now.
 func NewTurn(o TurnOptions) *Turn {
 	return &Turn{
-		lanes: o.Lanes, clock: o.Clock, namespace: o.Namespace, began: o.Clock.Now(), budget: o.Budget, lane: o.Lane, most: o.Memory,
+		lanes: o.Lanes, clock: o.Clock, namespace: o.Namespace, began: o.Clock.Now(), budget: o.Budget, lane: o.Lane, most: o.Memory, remember: o.Remember,
 		Slot: Slot{shared: o.Background}, governed: o.Governed,
 	}
 }

@@ -39,15 +39,14 @@ func (e *Evaluator) verdicts(
 	case !w.turn.hasTime(ctx, partForRules):
 		return work.notReached(w, requests)
 	}
-	scope := scopeOf(prepared.program, prepared.kind)
-	answer, err := work.open().memo.Evaluate(ctx, prepared.program, scope, prepared.stage, work.env, requests, version)
+	verdicts, capacity, err := work.recalled.Evaluate(ctx, prepared.program, prepared.stage, work.env, requests, version)
 	if err != nil {
 		work.ruleset.EvaluateErr = cmp.Or(work.ruleset.EvaluateErr, err)
 		w.retryIn(RetryFailed)
 		return withheld(requests, rule.Verdict{Code: rule.CodeEvaluationFailed})
 	}
-	work.capacity = answer.Capacity
-	return answer.Verdicts
+	work.capacity = capacity
+	return verdicts
 }
 
 // notReached returns the verdicts of a rule that the round could not evaluate for any request. If they
@@ -72,7 +71,7 @@ func withheld(requests []rule.Request, verdict rule.Verdict) []rule.Verdict {
 // verdictsOf returns the verdicts of a user's module, or of the fallback of a rule that cannot be
 // evaluated.
 func (e *Evaluator) verdictsOf(run *moduleRun, w *evaluating) []rule.Verdict {
-	eval, prepared := run.work.Rule, run.work.prepared
+	eval, prepared, verdicts := run.work.Rule, run.work.prepared, run.work.recalled.verdicts
 	if run.err != nil {
 		eval.ruleset.EvaluateErr = cmp.Or(eval.ruleset.EvaluateErr, run.err)
 		w.retryIn(RetryFailed)
@@ -82,16 +81,16 @@ func (e *Evaluator) verdictsOf(run *moduleRun, w *evaluating) []rule.Verdict {
 	}
 	switch {
 	case run.stopped && prepared.quarantined != nil:
-		return withReasons(run.verdicts, rule.CodePolicyTooExpensive, prepared.quarantined.Message)
+		return withReasons(verdicts, rule.CodePolicyTooExpensive, prepared.quarantined.Message)
 	case prepared.err != nil:
-		return withReasons(run.verdicts, CodeOf(prepared.err), prepared.err.Error())
+		return withReasons(verdicts, CodeOf(prepared.err), prepared.err.Error())
 	}
 	if run.late > 0 {
 		w.retryIn(RetryFailed)
 	}
 	eval.Late = run.late
 	eval.IsQuarantined = prepared.strike(eval.ruleset.View.Object, run.late, run.lateBecause, eval.env.Now)
-	return run.verdicts
+	return verdicts
 }
 
 // errNamespaceUnseen means that the watch has not delivered the namespace yet. Evaluated as a namespace without
@@ -107,24 +106,21 @@ func withReasons(verdicts []rule.Verdict, code rule.Code, message string) []rule
 	return all
 }
 
-// neverPasses reports whether an availability rule has no capacity even if every pod were available.
-func (e *Evaluator) neverPasses(ctx context.Context, counts rule.Counts, prepared *preparedRule) bool {
+// findMost finds the capacity of an availability rule if every pod were available, and whether it never passes.
+func (e *Rule) findMost(ctx context.Context) {
+	counts := e.ruleset.View.Counts
 	total := max(counts.Desired, counts.Selected)
-	if prepared.err != nil || total == 0 {
-		return false
+	if e.prepared.err != nil || total == 0 {
+		return
 	}
 	counts.Available, counts.Reserved = total, 0
-	if never := prepared.never; never.known && never.counts == counts {
-		return !never.passes
-	}
-	result, err := prepared.program.Evaluate(ctx, prepared.stage, rule.Environment{Counts: counts}, nil)
+	result, err := e.prepared.program.Evaluate(ctx, e.prepared.stage, rule.Environment{Counts: counts}, nil)
 	if err != nil || result.Capacity == nil {
-		return false
+		return
 	}
-	prepared.never = neverPasses{
-		known: true, counts: counts, passes: result.Capacity.Slots > 0, limit: limitOf(*result.Capacity),
+	if e.most = result.Capacity; e.most.Slots == 0 {
+		e.ruleset.NeverPasses = append(e.ruleset.NeverPasses, e.prepared.spec.Name)
 	}
-	return !prepared.never.passes
 }
 
 // Delays of the next round of a namespace.

@@ -9,20 +9,20 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/rule"
-	"github.com/podops-dev/podops/pkg/rule/memo"
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
 // podOps is PodOps from an event to the rulings: its index, its snapshot, its programs and
 // its memory. It shares only the allocation with the other implementations.
 type podOps struct {
-	index    *podindex.Index
-	store    cache.ReflectorStore
-	programs []*opa.Program
-	memos    []*memo.Memo
+	index      *podindex.Index
+	store      cache.ReflectorStore
+	programs   []*opa.Program
+	remembered []*evaluation.Recollection
 }
 
 func newPodOps(e *opa.Engine, f *workload) (*podOps, error) {
@@ -34,7 +34,7 @@ func newPodOps(e *opa.Engine, f *workload) (*podOps, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.programs, p.memos = append(p.programs, program), append(p.memos, memo.New())
+		p.programs, p.remembered = append(p.programs, program), append(p.remembered, &evaluation.Recollection{})
 	}
 	return p, nil
 }
@@ -71,12 +71,12 @@ func (p *podOps) evaluate(view podindex.RuleView) (rulings []ruling, needs []boo
 		rulings[n].pod = request.Pod.UID
 	}
 	for i, program := range p.programs {
-		answer, err := p.memos[i].Evaluate(
-			context.Background(), program, memo.Scope{}, program.Stage(), rule.Environment{Counts: view.Counts}, view.Waiting, view.WaitingVersion)
+		verdicts, capacity, err := p.remembered[i].Evaluate(
+			context.Background(), program, program.Stage(), rule.Environment{Counts: view.Counts}, view.Waiting, view.WaitingVersion)
 		if err != nil {
 			panic(fmt.Errorf("a rule of the benchmark fails: %w", err))
 		}
-		for n, verdict := range answer.Verdicts {
+		for n, verdict := range verdicts {
 			switch verdict.Outcome {
 			case rule.NeedsSlot:
 				needs[n] = true
@@ -85,8 +85,8 @@ func (p *podOps) evaluate(view podindex.RuleView) (rulings []ruling, needs []boo
 			case rule.Passed:
 			}
 		}
-		if answer.Capacity != nil {
-			slots = answer.Capacity.Slots
+		if capacity != nil {
+			slots = capacity.Slots
 		}
 	}
 	return rulings, needs, slots

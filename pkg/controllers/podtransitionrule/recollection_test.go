@@ -22,22 +22,42 @@ func manyRules(count int) []appsv1alpha1.TransitionRule {
 	return rules
 }
 
+// TestNamespacesShareMemory shows that namespaces which would remember more than there is room for get equal parts
+// of it, and never too much together.
+func TestNamespacesShareMemory(t *testing.T) {
+	const most, namespaces = 1000, 4
+	s := newState(most, nil)
+	for range 50 {
+		for i := range namespaces {
+			share := s.share(fmt.Sprint(i))
+			s.note(s.namespace(fmt.Sprint(i)), share)
+			if got := s.remembered; got > most || share == 0 {
+				t.Fatalf("%d bytes are remembered, %d of them by namespace %d", got, share, i)
+			}
+		}
+	}
+	for name, known := range s.namespaces {
+		if known.remembered < most/(namespaces+1)-namespaces || known.remembered > most/(namespaces+1)+namespaces {
+			t.Errorf("namespace %s remembers %d bytes", name, known.remembered)
+		}
+	}
+}
+
 // TestWhatIsRememberedIsBoundedInBytes shows that no more is remembered than there is room for, that it
 // makes no difference to decisions, and that it is dropped with the rules.
 func TestWhatIsRememberedIsBoundedInBytes(t *testing.T) {
 	const rules, pods = 20, 100
 	blocked := map[int64][]appsv1alpha1.BlockedPod{}
-	for _, most := range []int64{defaultMemory, 100_000, 1} {
+	for _, most := range []int64{defaultMemory, 200_000, 1} {
 		s := newHarness(t, opa.Options{})
 		s.restart(Config{Memory: most})
-		evaluator := s.reconciler.evaluator
 		s.rules("web", manyRules(rules)...)
 		for i := range pods {
 			s.put(waits(i).Obj())
 		}
 		for range 3 {
 			s.step(statusInterval)
-			if got := evaluator.RememberedBytes(""); got > most || got == 0 && most > 1 {
+			if got := s.reconciler.state.remembered; got > most || got == 0 && most > 1 {
 				t.Errorf("%d bytes are remembered, at most %d may be", got, most)
 			}
 		}
@@ -45,17 +65,15 @@ func TestWhatIsRememberedIsBoundedInBytes(t *testing.T) {
 		if most != defaultMemory {
 			continue
 		}
-		if got, all := evaluator.RememberedBytes("default"), evaluator.RememberedBytes(""); got != all {
-			t.Errorf("the namespace is charged with %d bytes of %d", got, all)
-		}
+		before := s.reconciler.state.remembered
 		s.rules("web", manyRules(1)...)
 		s.step(statusInterval)
-		if got := evaluator.RememberedRules(); got != 1 {
-			t.Errorf("%d rules are remembered, want 1", got)
+		if got := s.reconciler.state.remembered; got == 0 || got > before/rules*2 {
+			t.Errorf("one rule of %d remembers %d bytes, and all of them remembered %d", rules, got, before)
 		}
 		s.index.DeleteRule(types.NamespacedName{Namespace: "default", Name: "web"})
 		s.step(statusInterval)
-		if got := evaluator.RememberedBytes(""); got != 0 {
+		if got := s.reconciler.state.remembered; got != 0 {
 			t.Errorf("%d bytes are left of a rule that is gone", got)
 		}
 	}

@@ -159,8 +159,8 @@ type Config struct {
 	// RoundBudget is the time that a round may take to compile and evaluate rules; 0: 2 s.
 	RoundBudget time.Duration
 
-	// Memory bounds the bytes of recollections that rules keep from one round to the next, in all
-	// namespaces together; 0: 64 MiB.
+	// Memory bounds the bytes that rules remember from one round to the next, in all namespaces together;
+	// 0: 64 MiB.
 	Memory int64
 
 	// BatchInterval is the interval of the batches of one PodTransitionRule or PodDisruptionBudget, of which each costs
@@ -182,10 +182,10 @@ func New(c Config) *Reconciler {
 	workers, calls := cmp.Or(c.Workers, defaultWorkers), cmp.Or(c.InFlight, dispatch.NewInFlight())
 	evaluator := evaluation.New(evaluation.Config{
 		Engine: c.Engine, Prepared: c.Prepared, Calls: calls, Services: c.Caller, Clock: c.Clock,
-		RejectionRetry: cmp.Or(c.RejectionRetry, webhooktask.DefaultRejectionRetry), Hold: c.Hold, Memory: cmp.Or(c.Memory, defaultMemory),
+		RejectionRetry: cmp.Or(c.RejectionRetry, webhooktask.DefaultRejectionRetry), Hold: c.Hold,
 	})
 	return &Reconciler{
-		index: c.Index, evaluator: evaluator, state: newState(evaluator, calls),
+		index: c.Index, evaluator: evaluator, state: newState(cmp.Or(c.Memory, defaultMemory), calls),
 		pods: c.Pods, statuses: c.Statuses, budgets: c.Budgets, recorder: c.Recorder, traced: c.Traced, options: c.Options, metrics: c.Metrics, clock: c.Clock,
 		caller: c.Caller, undo: c.Undo, managerNamespace: c.ManagerNamespace,
 		wake: c.Wake, workers: workers, lanes: newLanes(workers), budget: cmp.Or(c.RoundBudget, evaluation.DefaultBudget),
@@ -212,7 +212,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 		return reconcile.Result{}, nil // the change that made it so has queued the namespace
 	}
 	outcome := evaluation.Outcome{Evaluation: evaluated, Allocation: allocated}
-	r.count(snapshot, outcome)
+	r.count(turn, snapshot, outcome)
 	written, writeErr := r.write(ctx, snapshot, outcome)
 	undone, undoErr := r.undoExpired(ctx, snapshot, outcome)
 	reported, reportErr := r.report(ctx, turn, snapshot, outcome)

@@ -264,9 +264,6 @@ func TestNoStateIsLeftOfDeletedRules(t *testing.T) {
 			t.Errorf("%s has %d entries left", store, size)
 		}
 	}
-	if got := s.reconciler.evaluator.RememberedRules(); got > 0 {
-		t.Errorf("%d rules remember something", got)
-	}
 	if got := s.index.Namespaces(); len(got) > 0 {
 		t.Errorf("facts of %v are left", got)
 	}

@@ -20,11 +20,14 @@ type state struct {
 	// calls are the calls of webhook rules that are in flight. Results arrive outside of rounds.
 	calls *dispatch.InFlight
 
-	// evaluator has the recollections of the rules, bounded in bytes over all namespaces.
-	evaluator *evaluation.Evaluator
+	// memory bounds the bytes that the rules of all namespaces remember from one round to the next.
+	memory int64
 
 	mu         sync.Mutex
 	namespaces map[string]*namespaceState
+
+	// remembered is the number of these bytes.
+	remembered int64
 }
 
 // namespaceState is the state of one namespace. The rounds of a namespace follow each other, and each
@@ -32,6 +35,9 @@ type state struct {
 type namespaceState struct {
 	// evaluation is the state of the evaluation: the prepared rules, with their counters.
 	evaluation *evaluation.State
+
+	// remembered is the number of bytes that its rules remembered after its last round.
+	remembered int64
 
 	// rulesets are the PodTransitionRules of the namespace, by name.
 	rulesets map[string]*rulesetState
@@ -70,8 +76,35 @@ type pendingView struct {
 }
 
 // newState returns an empty state.
-func newState(evaluator *evaluation.Evaluator, calls *dispatch.InFlight) *state {
-	return &state{calls: calls, evaluator: evaluator, namespaces: map[string]*namespaceState{}}
+func newState(memory int64, calls *dispatch.InFlight) *state {
+	return &state{calls: calls, memory: memory, namespaces: map[string]*namespaceState{}}
+}
+
+// share returns how many bytes the rules of a namespace may remember: half of the bytes that the others leave. So there is
+// always some left, and namespaces that need more than their share approach equal parts.
+func (s *state) share(namespace string) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := s.memory - s.remembered
+	if known, ok := s.namespaces[namespace]; ok {
+		left += known.remembered
+	}
+	return left / 2
+}
+
+// remember notes how many bytes the rules of a namespace remember after a round.
+func (s *state) remember(namespace string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known, ok := s.namespaces[namespace]; ok {
+		s.note(known, known.evaluation.Bytes())
+	}
+}
+
+// note is remember for a caller that holds the lock.
+func (s *state) note(known *namespaceState, bytes int64) {
+	s.remembered += bytes - known.remembered
+	known.remembered = bytes
 }
 
 // namespace returns the state of a namespace, empty at first.
@@ -119,12 +152,13 @@ func (s *state) forget(
 	if !ok {
 		return nil, rules
 	}
-	for _, name := range s.evaluator.Forget(known.evaluation, present) {
+	for _, name := range known.evaluation.Forget(present) {
 		rulesets = append(rulesets, types.NamespacedName{Namespace: namespace, Name: name})
 	}
 	maps.DeleteFunc(known.rulesets, func(name string, _ *rulesetState) bool { return !present(name) })
 	maps.DeleteFunc(known.records, func(name string, record *recordState) bool { return !needed(name, record) })
 	if len(known.rulesets) == 0 && len(known.records) == 0 && known.evaluation.IsEmpty() {
+		s.note(known, 0)
 		delete(s.namespaces, namespace)
 	}
 	return rulesets, rules

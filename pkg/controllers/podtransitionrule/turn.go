@@ -32,13 +32,14 @@ func (r *Reconciler) begin(namespace string) (*evaluation.Turn, bool) {
 		return nil, false
 	}
 	return evaluation.NewTurn(evaluation.TurnOptions{
-		Namespace: namespace, Clock: r.clock, Lanes: r.lanes, Lane: lane, Budget: r.budget, Memory: r.roundBytes,
+		Namespace: namespace, Clock: r.clock, Lanes: r.lanes, Lane: lane, Budget: r.budget, Memory: r.roundBytes, Remember: r.state.share(namespace),
 		Background: &r.background, Governed: func() bool { return r.index.Governed(namespace) },
 	}), true
 }
 
 // end charges the namespace with the round, and queues the namespaces for which there is a place now.
 func (r *Reconciler) end(t *evaluation.Turn) {
+	r.state.remember(t.Namespace())
 	for _, next := range r.lanes.Leave(t.Namespace(), t.End(), r.clock.Now()) {
 		r.wake(next)
 	}

@@ -101,12 +101,12 @@ func round(ctx context.Context, objects Objects, namespace string, options Optio
 	now := frozen{options.Now}
 	evaluator := evaluation.New(evaluation.Config{
 		Engine: evaluation.EngineOf(options.Engine), Prepared: options.Prepared, Calls: dispatch.NewInFlight(), Services: closed{}, Clock: now,
-		RejectionRetry: webhooktask.DefaultRejectionRetry, Hold: options.Hold, Memory: roundMemory,
+		RejectionRetry: webhooktask.DefaultRejectionRetry, Hold: options.Hold,
 	})
 	paced := lanes.New(lanes.Options{Rate: math.MaxInt32})
 	lane, _ := paced.Enter(namespace, options.Now)
 	turn := evaluation.NewTurn(evaluation.TurnOptions{
-		Namespace: namespace, Clock: now, Lanes: paced, Lane: lane, Budget: roundBudget, Memory: roundMemory,
+		Namespace: namespace, Clock: now, Lanes: paced, Lane: lane, Budget: roundBudget, Memory: roundMemory, Remember: roundMemory,
 		Background: &sync.Mutex{}, Governed: func() bool { return true },
 	})
 	defer turn.End()
