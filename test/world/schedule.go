@@ -187,6 +187,14 @@ func (s Schedule) applies() bool {
 	return slices.ContainsFunc(s.Acts, func(a Act) bool { return a.Text == serverSide })
 }
 
+// fieldOwners returns the resources whose owners of fields matter: those that an act writes with server-side apply.
+func (s Schedule) fieldOwners() []string {
+	if !s.applies() {
+		return nil
+	}
+	return []string{"deployments", "replicasets", "statefulsets", "daemonsets", "jobs", "fleets", "rollouts"}
+}
+
 // workload returns the workload with a name.
 func (s Schedule) workload(name string) (Workload, bool) {
 	i := slices.IndexFunc(s.Workloads, func(w Workload) bool { return w.Name == name })

@@ -7,10 +7,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/kubernetes/pkg/apis/core"
@@ -41,13 +39,10 @@ func (c chain) Admit(ctx context.Context, a admission.Attributes, _ admission.Ob
 	if err != nil {
 		return apierrors.NewInternalError(err)
 	}
-	var before runtime.Object
-	if r.Object != nil {
-		before = r.Object.DeepCopyObject()
-	}
+	before := r.Object
 	err = decide.Mutate(ctx, r)
 	warn(ctx, r)
-	if err != nil || r.Object == nil || apiequality.Semantic.DeepEqual(before, r.Object) {
+	if err != nil || r.Object == before {
 		return err
 	}
 	if err := c.server.converter.restore(r.Object, a.GetObject()); err != nil {

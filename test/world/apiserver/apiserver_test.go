@@ -181,7 +181,7 @@ func TestUpdateConflictsAndNoOps(t *testing.T) {
 }
 
 func TestPatchAndApply(t *testing.T) {
-	world(t, Options{}, func(t *testing.T, s *Server) {
+	world(t, Options{FieldOwners: []string{"deployments"}}, func(t *testing.T, s *Server) {
 		ctx := t.Context()
 		deployments := client(t, s, "user").AppsV1().Deployments("default")
 		must[*appsv1.Deployment](t)(deployments.Create(ctx, deployment(1), metav1.CreateOptions{FieldManager: "creator"}))

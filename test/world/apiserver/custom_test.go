@@ -85,10 +85,14 @@ type decision struct{ seen []string }
 func (d *decision) Mutate(_ context.Context, r *Request) error {
 	d.seen = append(d.seen, "mutate "+string(r.Operation)+" "+r.Kind.Kind)
 	if pod, ok := r.Object.(*corev1.Pod); ok {
+		pod = pod.DeepCopy()
 		metav1.SetMetaDataLabel(&pod.ObjectMeta, "added", "true")
+		r.Object = pod
 	}
 	if operation, ok := r.Object.(*v1alpha1.PodOperation); ok {
+		operation = operation.DeepCopy()
 		metav1.SetMetaDataLabel(&operation.ObjectMeta, "added", "true")
+		r.Object = operation
 	}
 	return nil
 }

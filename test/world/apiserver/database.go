@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/storage"
 )
 
 // database is what etcd is to an API server: every object, one revision for all of them, and a bounded history of
@@ -45,6 +46,14 @@ type change struct {
 	key      string
 	before   runtime.Object
 	after    runtime.Object
+	shared   events
+}
+
+// events are the objects of the events of a change, made once. now is that after it, and last that before it with the revision of the
+// change, for a client that does not select the object any more.
+type events struct {
+	now  func() runtime.Object
+	last func() (runtime.Object, error)
 }
 
 // table returns the table of a prefix, which it makes if need be.
@@ -112,13 +121,28 @@ func (d *database) swap(
 		next.revision = revision
 		t.records[key] = next
 	}
-	c := change{revision: revision, time: time.Now(), key: key, before: previous.object, after: next.object}
+	c := newChange(revision, key, previous.object, next.object)
 	t.append(c, d.history)
 	for w := range t.watches {
 		w.wake()
 	}
 	d.committed(ctx, t, c)
 	return true, nil
+}
+
+// newChange returns a change that happens now.
+func newChange(revision uint64, key string, before, after runtime.Object) change {
+	return change{
+		revision: revision, time: time.Now(), key: key, before: before, after: after,
+		shared: events{
+			now: sync.OnceValue(func() runtime.Object { return newEncoded(after) }),
+			last: sync.OnceValues(func() (runtime.Object, error) {
+				last := before.DeepCopyObject()
+				err := storage.APIObjectVersioner{}.UpdateObject(last, revision)
+				return newEncoded(last), err
+			}),
+		},
+	}
 }
 
 // append adds a change to the history, of which it keeps the latest ones.

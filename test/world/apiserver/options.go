@@ -12,14 +12,14 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// Admission runs the admission chain of a request. Mutate may change the Object of a request. An error ends the
-// request; it is a *apierrors.StatusError, which the client receives.
+// Admission runs the admission chain of a request. Mutate may replace the Object of a request, and changes none. An error ends
+// the request; it is a *apierrors.StatusError, which the client receives.
 type Admission interface {
 	Mutate(ctx context.Context, r *Request) error
 	Validate(ctx context.Context, r *Request) error
 }
 
-// Request is what admission evaluates. Only Mutate may change Object, and neither Object nor OldObject outlives
+// Request is what admission evaluates. Only Mutate may replace Object, and neither Object nor OldObject outlives
 // the call.
 type Request struct {
 	User        authenticationv1.UserInfo
@@ -75,8 +75,11 @@ type Options struct {
 	Authorize func(authorizer.Attributes) bool
 	// Definitions are the custom resources that are served.
 	Definitions []*apiextensionsv1.CustomResourceDefinition
-	// WithoutFieldOwners saves the cost of metadata.managedFields, without which no client can apply an object that exists.
-	WithoutFieldOwners bool
+	// FieldOwners are the resources whose objects have metadata.managedFields, without which no client can apply an object that
+	// exists. They cost more than the rest of a request.
+	FieldOwners []string
+	// WithoutEvents answers requests that write Events, and stores none: nothing reads them, and they are a tenth of all requests.
+	WithoutEvents bool
 	// Drop is the chance that a watch ends with an event in place of delivering it. Every other time the client is
 	// answered that its resourceVersion is too old, and lists again.
 	Drop float64

@@ -178,8 +178,11 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !sleep(r.Context(), chances.delay()) {
 		return nil, context.Cause(r.Context())
 	}
-	if info.Verb == "watch" {
+	switch {
+	case info.Verb == "watch":
 		return t.server.stream(r, c)
+	case info.Resource == "events" && !c.reads() && t.server.options.WithoutEvents:
+		return forgo(r, info)
 	}
 	return t.server.answer(r, c, chances.delay())
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -112,7 +113,7 @@ func (o *objects) GetList(_ context.Context, key string, options storage.ListOpt
 			return err
 		}
 		if matches {
-			items.Set(reflect.Append(items, reflect.ValueOf(r.object.DeepCopyObject()).Elem()))
+			items.Set(reflect.Append(items, reflect.ValueOf(r.object).Elem())) // shared, as the watch cache of Kubernetes shares it
 		}
 	}
 	return o.UpdateList(list, revision, "", nil)
@@ -183,8 +184,13 @@ func (o *objects) RequestWatchProgress(context.Context) error          { return 
 func (o *objects) EnableResourceSizeEstimation(storage.KeysFunc) error { return nil }
 func (o *objects) CompactRevision() int64                              { return 0 }
 
-// record returns an object as it is stored: what etcd would return of it.
+// record returns an object as it is stored: what etcd would return of it. An object without field owners gets none with later updates.
 func (o *objects) record(object runtime.Object) (record, error) {
+	if !slices.Contains(o.server.options.FieldOwners, o.table.resource.Resource) {
+		if accessor, err := meta.Accessor(object); err == nil {
+			accessor.SetManagedFields(nil)
+		}
+	}
 	data, err := runtime.Encode(o.codec, object)
 	if err != nil {
 		return record{}, fmt.Errorf("encode object: %w", err)

@@ -230,12 +230,11 @@ func (w *watcher) event(c change) (event watch.Event, selected bool, err error) 
 	}
 	switch {
 	case before && after:
-		return watch.Event{Type: watch.Modified, Object: c.after.DeepCopyObject()}, true, nil
+		return watch.Event{Type: watch.Modified, Object: c.shared.now()}, true, nil
 	case after:
-		return watch.Event{Type: watch.Added, Object: c.after.DeepCopyObject()}, true, nil
+		return watch.Event{Type: watch.Added, Object: c.shared.now()}, true, nil
 	case before:
-		last := c.before.DeepCopyObject()
-		err := w.objects.UpdateObject(last, c.revision)
+		last, err := c.shared.last()
 		return watch.Event{Type: watch.Deleted, Object: last}, true, err
 	}
 	return event, false, nil
