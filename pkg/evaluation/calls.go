@@ -10,6 +10,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooktask"
 	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 )
@@ -31,21 +32,66 @@ type CallPlan struct {
 	// Unknown are names in answers that the calls did not contain.
 	Unknown []string
 
+	// wants are the requests about which the rule needs an answer of its service.
+	wants []rule.Request
+
 	// skipped reports whether calls were recorded as failed without being made, because the circuit breaker
 	// of the service is open.
 	skipped bool
 }
 
+// Calls are what this process knows about the calls of the webhook rules of a namespace.
+type Calls struct {
+	Rules map[rule.RuleID]KnownCalls
+
+	// MaySkip reports whether one rule may record calls as failed without making them: that is a background write.
+	MaySkip bool
+}
+
+// KnownCalls are what this process knows about the calls of one rule.
+type KnownCalls struct {
+	// Results are the results that the status does not have yet.
+	Results []dispatch.Result
+
+	// Posts are the trace ids of the POSTs under way, and of those with a result that the status does not have yet.
+	Posts map[string]bool
+
+	// CircuitOpen is the failure that a POST would have because the circuit breaker of the service is open; nil
+	// when the POST would be made.
+	CircuitOpen *webhookclient.Failure
+}
+
+// SkippedCalls are calls of a rule that were recorded as failed without being made.
+type SkippedCalls struct {
+	Rule    *Rule
+	Calls   int
+	Failure *webhookclient.Failure
+}
+
+// Webhooks returns the services of the webhook rules, by rule.
+func (s Snapshot) Webhooks() map[rule.RuleID]dispatch.Service {
+	services := map[rule.RuleID]dispatch.Service{}
+	for _, rules := range s.prepared {
+		for _, prepared := range rules {
+			if prepared.webhook != nil && prepared.err == nil {
+				services[prepared.id] = dispatch.ServiceOf(*prepared.webhook, false)
+			}
+		}
+	}
+	return services
+}
+
 // loadTasks reads the calls of a webhook rule from the status, and applies the results that have arrived
 // since. It returns the requests with their tasks.
-func (e *Evaluator) loadTasks(work *ruleWork, requests []rule.Request) []rule.Request {
+func (w *evaluating) loadTasks(work *ruleWork, requests []rule.Request) []rule.Request {
 	object, spec, now := work.ruleset.View.Object, work.prepared.spec, work.env.Now
+	known := w.calls.Rules[work.prepared.id]
 	plan := &CallPlan{
 		Rule:    webhooktask.RuleOf(object.Generation, *work.prepared.webhook, webhookRules(object)),
 		Stored:  webhookStatusOf(object, spec.Name),
-		Results: e.calls.Results(work.prepared.id),
+		Results: known.Results,
 	}
-	plan.Rule.RejectionRetry = e.rejectionRetry
+	plan.Rule.RejectionRetry = w.rejectionRetry
 	work.Calls = plan
 	tasks := webhooktask.FromStatus(plan.Stored)
 	for _, result := range plan.Results {
@@ -53,7 +99,8 @@ func (e *Evaluator) loadTasks(work *ruleWork, requests []rule.Request) []rule.Re
 		tasks, unknown = result.Apply(tasks, plan.Rule, now)
 		plan.Unknown = append(plan.Unknown, unknown...)
 	}
-	plan.Tasks = tasks.Interrupted(e.calls.IsKnown(work.prepared.id), now).Expire(plan.Rule, now).Forget(requests, plan.Rule, now)
+	isKnown := func(traceID string) bool { return known.Posts[traceID] }
+	plan.Tasks = tasks.Interrupted(isKnown, now).Expire(plan.Rule, now).Forget(requests, plan.Rule, now)
 	return plan.withTasks(requests, now)
 }
 
@@ -66,12 +113,11 @@ func (p *CallPlan) withTasks(requests []rule.Request, now time.Time) []rule.Requ
 	return known
 }
 
-// skipCalls records calls as failed without sending them while the circuit breaker of their
-// service is open. That takes one status write instead of two. It takes the background slot,
-// so a round does this for at most one PodTransitionRule. It returns the requests with their new
-// tasks, and their verdicts.
-func (e *Evaluator) skipCalls(
-	ctx context.Context, work *ruleWork, w *evaluating, requests []rule.Request, verdicts []rule.Verdict,
+// skipCalls records calls as failed without sending them while the circuit breaker of their service is open. That takes
+// one status write instead of two. A round does this for at most one rule (Calls.MaySkip). It returns the requests with
+// their new tasks, and their verdicts.
+func (w *evaluating) skipCalls(
+	ctx context.Context, work *ruleWork, requests []rule.Request, verdicts []rule.Verdict,
 ) ([]rule.Request, []rule.Verdict) {
 	var wants []rule.Request
 	for i, verdict := range verdicts {
@@ -79,15 +125,11 @@ func (e *Evaluator) skipCalls(
 			wants = append(wants, requests[i])
 		}
 	}
-	if len(wants) == 0 {
+	failure := w.calls.Rules[work.prepared.id].CircuitOpen
+	if len(wants) == 0 || failure == nil {
 		return requests, verdicts
 	}
-	id, service := work.prepared.id, dispatch.ServiceOf(*work.prepared.webhook, false)
-	failure := e.services.CircuitOpen(id, service)
-	if failure == nil {
-		return requests, verdicts
-	}
-	if !w.turn.Slot.Take() {
+	if !w.calls.MaySkip || len(w.Skipped) > 0 {
 		w.retryIn(RetryBackground)
 		later := slices.Clone(verdicts)
 		for i := range later {
@@ -97,59 +139,51 @@ func (e *Evaluator) skipCalls(
 	}
 	plan, now := work.Calls, work.env.Now
 	plan.skipped = true
-	e.calls.Open(id)
 	tasks, posts := plan.Tasks.Open(wants, plan.Rule, now, newTraceID)
 	for _, post := range posts {
-		e.services.CountSkipped(id, service, failure)
 		tasks = tasks.PostFailed(post.TraceID, dispatch.FailureOf(*failure), plan.Rule, now)
 	}
 	plan.Tasks = tasks
+	w.Skipped = append(w.Skipped, SkippedCalls{Rule: work.Rule, Calls: len(posts), Failure: failure})
 	known := plan.withTasks(requests, now)
-	return known, e.verdicts(ctx, work, w, known, 0)
+	return known, w.verdicts(ctx, work, known, 0)
 }
 
-// openCalls adds the calls about the requests that need a call and that no cheaper rule withholds,
-// and compares the calls with the stored status.
-func (e *Evaluator) openCalls(w *evaluating) {
-	for _, work := range w.rules {
-		if work.Calls == nil {
+// OpenCalls adds the calls about the requests that need a call and that no cheaper rule withholds, and compares the calls
+// with the stored status. admit is called before POSTs of a rule are added: it reports that the next POST is the probe of
+// a half-open circuit breaker, or returns the failure that a POST would have. After a failure no call is added, and the
+// round is repeated once a call may be admitted; a probe is one call.
+func (e *Evaluation) OpenCalls(admit func(id rule.RuleID, service dispatch.Service) (probe bool, failure *webhookclient.Failure)) {
+	for _, eval := range e.inOrder {
+		plan := eval.Calls
+		if plan == nil {
 			continue
 		}
-		wants := slices.DeleteFunc(work.wants, w.heldByCheaper)
-		e.open(work, w, wants)
-		if !apiequality.Semantic.DeepEqual(work.Calls.Stored, work.Calls.Tasks.Status(work.env.Now)) {
-			work.ruleset.CallsChanged = true
+		wants := slices.DeleteFunc(plan.wants, e.heldByCheaper)
+		tasks, posts := plan.Tasks.Open(wants, plan.Rule, eval.env.Now, newTraceID)
+		if len(posts) > 0 {
+			probe, failure := admit(eval.ID(), dispatch.ServiceOf(*eval.Webhook(), false))
+			switch {
+			case failure != nil:
+				e.retryIn(max(failure.RetryAfter, RetryStale))
+				tasks, posts = plan.Tasks, nil
+			case probe:
+				tasks, posts = plan.Tasks.Open(posts[0].Requests, plan.Rule, eval.env.Now, newTraceID)
+			}
+		}
+		plan.Tasks, plan.Posts = tasks, posts
+		if !apiequality.Semantic.DeepEqual(plan.Stored, plan.Tasks.Status(eval.env.Now)) {
+			eval.ruleset.CallsChanged = true
 		}
 	}
-}
-
-// open adds calls about requests. While the circuit breaker is half-open, open adds one call as its
-// probe. If Admit returns a failure, open adds no call, and the round is repeated once a call may be
-// admitted.
-func (e *Evaluator) open(work *ruleWork, w *evaluating, wants []rule.Request) {
-	plan, now := work.Calls, work.env.Now
-	tasks, posts := plan.Tasks.Open(wants, plan.Rule, now, newTraceID)
-	if len(posts) == 0 {
-		plan.Tasks = tasks
-		return
-	}
-	probe, failure := e.services.Admit(work.prepared.id, dispatch.ServiceOf(*work.prepared.webhook, false))
-	switch {
-	case failure != nil:
-		w.retryIn(max(failure.RetryAfter, RetryStale))
-		return
-	case probe:
-		tasks, posts = plan.Tasks.Open(posts[0].Requests, plan.Rule, now, newTraceID)
-	}
-	plan.Tasks, plan.Posts = tasks, posts
 }
 
 func newTraceID() string { return string(uuid.NewUUID()) }
 
 // heldByCheaper reports whether a rule other than a webhook withholds a request: no service is called
 // about it then.
-func (w *evaluating) heldByCheaper(request rule.Request) bool {
-	return slices.ContainsFunc(w.withheld[request.Key()], func(reason rule.Reason) bool { return reason.Kind != rule.KindWebhook })
+func (e *Evaluation) heldByCheaper(request rule.Request) bool {
+	return slices.ContainsFunc(e.withheld[request.Key()], func(reason rule.Reason) bool { return reason.Kind != rule.KindWebhook })
 }
 
 // States returns the calls of a PodTransitionRule for its status.

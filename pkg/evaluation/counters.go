@@ -99,7 +99,7 @@ func (s Snapshot) Count(t *Turn, o Outcome, now time.Time) []Count {
 
 // countRule adds the findings of a round to the counters of one rule.
 func (s *State) countRule(t *Turn, o Outcome, eval *Rule, now time.Time) Count {
-	prepared, remembered := eval.prepared, eval.recall()
+	prepared, remembered := eval.prepared, eval.prepared.recall()
 	count := Count{Rule: prepared.id, Enforcement: prepared.counters.status.Enforcement}
 	if len(remembered.requests) == 0 {
 		remembered.align(inStage(eval.ruleset.View.Waiting, prepared.stage), 0)

@@ -37,8 +37,12 @@ type Evaluation struct {
 	// Rulesets by name.
 	Rulesets map[string]*Ruleset
 
-	// Rules by their id.
-	Rules map[rule.RuleID]*Rule
+	// Rules by their id, and in the order in which they are evaluated.
+	Rules   map[rule.RuleID]*Rule
+	inOrder []*Rule
+
+	// Skipped are the calls that were recorded as failed without being made.
+	Skipped []SkippedCalls
 
 	// Retry is the delay after which the rules are evaluated again although nothing has changed; 0 for never.
 	Retry time.Duration
@@ -131,22 +135,16 @@ func (e *Rule) Budget() (Budget, bool) {
 	}
 }
 
-// recall returns what the rule remembers of its last round; nothing at first.
-func (e *Rule) recall() *Recollection {
-	if e.prepared.remembered != nil {
-		return e.prepared.remembered
-	}
-	return &Recollection{}
-}
-
 // Now returns the time of the evaluation.
 func (e *Rule) Now() time.Time { return e.env.Now }
 
 // evaluating is an evaluation in progress.
 type evaluating struct {
 	*Evaluation
-	turn  *Turn
-	state *State
+	turn           *Turn
+	state          *State
+	calls          Calls
+	rejectionRetry time.Duration
 
 	// rules in the order in which they are evaluated.
 	rules []*ruleWork
@@ -161,37 +159,28 @@ type ruleWork struct {
 	// run is the evaluation of a user's module; nil for all others.
 	run *moduleRun
 
-	// unopened reports whether the round had no memory to evaluate the user's module.
-	unopened bool
-
-	// wants are the requests about which the rule needs an answer of its service.
-	wants []rule.Request
-
 	// unreached are the stages of the PodTransitionRule in which all requests are withheld because the
 	// round has ended. Its rules share it.
 	unreached map[appsv1alpha1.TransitionStage]bool
 }
 
-// Evaluate evaluates every rule of a snapshot for every request that it could apply to: users' modules
-// first, which may take several rounds; then the cheap rules; last the webhook rules and the rules that
-// take slots.
-func (e *Evaluator) Evaluate(ctx context.Context, t *Turn, snapshot Snapshot) Evaluation {
-	now := e.clock.Now()
-	w := e.newWork(t, snapshot, now)
+// Evaluate evaluates every rule of a snapshot for every request that it could apply to: first the cheap rules, and last
+// the webhook rules and the rules that take slots. modules has the verdicts of users' modules of the same time.
+func (e *Evaluator) Evaluate(ctx context.Context, t *Turn, snapshot Snapshot, modules Modules, calls Calls, now time.Time) Evaluation {
+	w := e.newWork(t, snapshot, modules, now)
+	w.calls, w.rejectionRetry = calls, e.rejectionRetry
 	w.exceptions.held = snapshot.state.observeHolds(snapshot, e.hold, now)
-	e.evaluateModules(ctx, w, snapshot.Waiting)
 	candidates := map[string]*permit.Candidate{}
 	for _, request := range snapshot.Waiting {
 		candidates[request.Key()] = &permit.Candidate{Request: request}
 	}
 	defer t.measure()()
 	for _, work := range w.rules {
-		e.evaluateRule(ctx, work, w, candidates)
+		w.evaluateRule(ctx, work, candidates)
 	}
 	budgetsOf := w.openBudgets(snapshot)
 	w.openDisruptions(snapshot, candidates, budgetsOf, now)
 	w.holdRetired(snapshot, now)
-	e.openCalls(w)
 	snapshot.state.observeRefused(snapshot.Waiting)
 	for _, request := range snapshot.Waiting {
 		if len(w.withheld[request.Key()]) > 0 || snapshot.IsNeeded(request.Pod.UID) && request.ID == appsv1alpha1.PodDeleteID {
@@ -207,7 +196,7 @@ func (e *Evaluator) Evaluate(ctx context.Context, t *Turn, snapshot Snapshot) Ev
 }
 
 // newWork returns an evaluation in which no rule has been evaluated.
-func (e *Evaluator) newWork(t *Turn, snapshot Snapshot, now time.Time) *evaluating {
+func (e *Evaluator) newWork(t *Turn, snapshot Snapshot, modules Modules, now time.Time) *evaluating {
 	w := &evaluating{
 		Evaluation: &Evaluation{
 			findings: newFindings(), disruptions: map[rule.RuleID]*disruption{}, Rulesets: map[string]*Ruleset{}, Rules: map[rule.RuleID]*Rule{},
@@ -222,11 +211,11 @@ func (e *Evaluator) newWork(t *Turn, snapshot Snapshot, now time.Time) *evaluati
 		w.Rulesets[view.Object.Name] = ruleset
 		env, unreached := environmentOf(snapshot, view, now), map[appsv1alpha1.TransitionStage]bool{}
 		for _, prepared := range rules {
-			prepared.lift(view.Object)
 			eval := &Rule{prepared: prepared, ruleset: ruleset, env: env}
 			ruleset.Rules = append(ruleset.Rules, eval)
 			w.Rules[prepared.id] = eval
-			w.rules = append(w.rules, &ruleWork{Rule: eval, unreached: unreached})
+			w.inOrder = append(w.inOrder, eval)
+			w.rules = append(w.rules, &ruleWork{Rule: eval, unreached: unreached, run: modules[prepared.id]})
 		}
 	}
 	return w
@@ -285,22 +274,22 @@ func environmentOf(snapshot Snapshot, view podindex.RuleView, now time.Time) rul
 }
 
 // evaluateRule evaluates one rule for the requests of its stage and files the verdicts.
-func (e *Evaluator) evaluateRule(ctx context.Context, work *ruleWork, w *evaluating, candidates map[string]*permit.Candidate) {
+func (w *evaluating) evaluateRule(ctx context.Context, work *ruleWork, candidates map[string]*permit.Candidate) {
 	prepared, view := work.prepared, work.ruleset.View
-	if work.run == nil && prepared.webhook == nil && work.unreached[prepared.stage] {
+	if (work.run == nil || work.run.unopened) && prepared.webhook == nil && work.unreached[prepared.stage] {
 		work.skipped = true
 		return
 	}
-	if work.recalled == nil {
-		work.recalled = work.recall()
+	if work.recalled = work.prepared.recall(); work.run != nil && work.run.recalled != nil {
+		work.recalled = work.run.recalled
 	}
 	requests, version := inStage(view.Waiting, prepared.stage), view.WaitingVersion
 	if prepared.webhook != nil && prepared.err == nil {
-		requests, version = e.loadTasks(work, requests), 0 // their tasks change, too
+		requests, version = w.loadTasks(work, requests), 0 // their tasks change, too
 	}
-	verdicts := e.verdicts(ctx, work, w, requests, version)
+	verdicts := w.verdicts(ctx, work, requests, version)
 	if work.Calls != nil {
-		requests, verdicts = e.skipCalls(ctx, work, w, requests, verdicts)
+		requests, verdicts = w.skipCalls(ctx, work, requests, verdicts)
 	}
 	if prepared.budget() {
 		work.findMost(ctx)
@@ -322,7 +311,7 @@ func (w *evaluating) fileVerdict(work *ruleWork, remembered remark, request rule
 	prepared := work.prepared
 	exception, reason := w.exceptions.exceptionForRule(work.Rule, request)
 	if verdict.Call && work.Calls != nil && exception == "" {
-		work.wants = append(work.wants, request)
+		work.Calls.wants = append(work.Calls.wants, request)
 	}
 	switch {
 	case verdict.Outcome == rule.Withheld && prepared.enforced() && exception != "":
@@ -351,7 +340,7 @@ func (e *Rule) needsSlots(request rule.Request) bool {
 }
 
 // retryIn has the rules evaluated again after a delay, unless that happens sooner; 0 changes nothing.
-func (w *evaluating) retryIn(delay time.Duration) { w.Retry = backoff.MinDelay(w.Retry, delay) }
+func (e *Evaluation) retryIn(delay time.Duration) { e.Retry = backoff.MinDelay(e.Retry, delay) }
 
 // stopped reports whether the rule was under quarantine when the round began: its fallback has
 // found to which pods it applies.

@@ -5,25 +5,18 @@ import (
 	"encoding/json"
 	"time"
 
-	"k8s.io/utils/clock"
-
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/rule/spec"
-	"github.com/podops-dev/podops/pkg/webhookclient"
-	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 )
 
-// Evaluator evaluates the rules of namespaces. It is safe for concurrent use with a State each.
+// Evaluator evaluates the rules of namespaces. It has no state: that of a namespace is its State.
 type Evaluator struct {
 	engine         Engine
 	prepared       func(spec.Module)
-	calls          *dispatch.InFlight
-	services       Services
 	rejectionRetry time.Duration
 	hold           Hold
-	clock          clock.PassiveClock
 }
 
 // Engine prepares rules for evaluation. EngineOf returns the engine that uses OPA.
@@ -61,20 +54,6 @@ func (e opaEngine) Prepare(ctx context.Context, module spec.Module) (Program, er
 	return program, nil
 }
 
-// Services are the circuit breakers of the services of webhook rules. They are a *dispatch.Dispatcher.
-type Services interface {
-	// CircuitOpen returns the failure that a POST of a rule would have because the circuit breaker of the
-	// service is open; nil when the POST would be made. It changes nothing.
-	CircuitOpen(rule rule.RuleID, service dispatch.Service) *webhookclient.Failure
-
-	// Admit is called before POSTs of a rule are recorded. It returns the failure of CircuitOpen, or reports
-	// that the next POST is the probe of a half-open circuit breaker, which is reserved for that POST.
-	Admit(rule rule.RuleID, service dispatch.Service) (probe bool, failure *webhookclient.Failure)
-
-	// CountSkipped counts a POST of a rule that was not made because the circuit breaker is open.
-	CountSkipped(rule rule.RuleID, service dispatch.Service, failure *webhookclient.Failure)
-}
-
 // Config configures an Evaluator.
 type Config struct {
 	Engine Engine
@@ -82,23 +61,15 @@ type Config struct {
 	// Prepared is called with each module that is evaluated for a rule from now on; nil: not called.
 	Prepared func(spec.Module)
 
-	// Calls are the calls of webhook rules in flight, and Services the circuit breakers of their services.
-	Calls    *dispatch.InFlight
-	Services Services
-
 	// RejectionRetry is the approximate delay after a denial until the service of a webhook rule is
 	// called again.
 	RejectionRetry time.Duration
 
 	// Hold bounds the holds of the rules that have no bound of their own.
 	Hold Hold
-
-	Clock clock.PassiveClock
 }
 
 // New returns an Evaluator.
 func New(c Config) *Evaluator {
-	return &Evaluator{
-		engine: c.Engine, prepared: c.Prepared, calls: c.Calls, services: c.Services, rejectionRetry: c.RejectionRetry, hold: c.Hold, clock: c.Clock,
-	}
+	return &Evaluator{engine: c.Engine, prepared: c.Prepared, rejectionRetry: c.RejectionRetry, hold: c.Hold}
 }

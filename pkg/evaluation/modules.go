@@ -6,14 +6,26 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/text"
 )
 
+// Modules has the evaluations of users' modules in one round, by rule.
+type Modules map[rule.RuleID]*moduleRun
+
 // moduleRun is the evaluation of one rule with a user's module in one round.
 type moduleRun struct {
-	work    *ruleWork
-	program Program
+	prepared *preparedRule
+	view     podindex.RuleView
+	env      rule.Environment
+	program  Program
+
+	// recalled has the verdicts.
+	recalled *Recollection
+
+	// unopened reports whether the round had no memory to evaluate the module.
+	unopened bool
 
 	// stopped: the rule was under quarantine when the round began.
 	stopped bool
@@ -40,11 +52,12 @@ type moduleRun struct {
 // pod is permitted by the verdicts of all modules in one round.
 const firstChunk = 32
 
-// evaluateModules evaluates the users' modules of a round for the requests whose verdicts are not
+// EvaluateModules evaluates the users' modules of a round for the requests whose verdicts are not
 // remembered: one pod after the other, first the pods for which earlier rounds had no time. Requests that
 // are not reached before the round gives way are withheld until a later round.
-func (e *Evaluator) evaluateModules(ctx context.Context, w *evaluating, waiting []rule.Request) {
-	t, runs := w.turn, e.openRuns(ctx, w)
+func (e *Evaluator) EvaluateModules(ctx context.Context, t *Turn, snapshot Snapshot, now time.Time) Modules {
+	modules, waiting := Modules{}, snapshot.Waiting
+	runs := e.openRuns(ctx, t, snapshot, now, modules)
 	order := orderOf(runs, waiting)
 	first, size := slices.Concat(order, []string{""})[0], firstChunk
 	for len(order) > 0 && t.goesOn(ctx, partForModules) {
@@ -73,53 +86,59 @@ func (e *Evaluator) evaluateModules(ctx context.Context, w *evaluating, waiting 
 	for _, run := range runs {
 		run.close()
 	}
+	return modules
 }
 
-// openRuns prepares the evaluation of all users' modules, and returns the runs with open requests.
-func (e *Evaluator) openRuns(ctx context.Context, w *evaluating) []*moduleRun {
+// openRuns adds the evaluation of all users' modules, and returns the runs with open requests.
+func (e *Evaluator) openRuns(ctx context.Context, t *Turn, snapshot Snapshot, now time.Time, modules Modules) []*moduleRun {
 	var open []*moduleRun
-	for _, work := range w.rules {
-		if work.prepared.kind != rule.KindRego {
-			continue
-		}
-		if work.run = e.runOf(ctx, w, work); work.run != nil && len(work.run.open) > 0 {
-			open = append(open, work.run)
+	for _, view := range snapshot.Rules {
+		env := environmentOf(snapshot, view, now)
+		for _, prepared := range snapshot.prepared[view.Object.Name] {
+			if prepared.kind != rule.KindRego {
+				continue
+			}
+			run := &moduleRun{
+				prepared: prepared, view: view, env: env, program: prepared.program, stopped: prepared.quarantined != nil,
+				unreached: map[string]rule.Verdict{},
+			}
+			if run.stopped {
+				if prepared.fallback == nil {
+					prepared.fallback = e.fallback(ctx, prepared.id.Ruleset, prepared.spec)
+				}
+				run.program = prepared.fallback
+			}
+			if run.program == nil || run.program.Needs().Namespace && env.Namespace.Labels == nil {
+				continue
+			}
+			modules[prepared.id] = run
+			if run.begin(t); len(run.open) > 0 {
+				open = append(open, run)
+			}
 		}
 	}
 	return open
 }
 
-// runOf returns the evaluation of a rule; nil when it has no program.
-func (e *Evaluator) runOf(ctx context.Context, w *evaluating, work *ruleWork) *moduleRun {
-	prepared, view := work.prepared, work.ruleset.View
-	run := &moduleRun{work: work, program: prepared.program, stopped: prepared.quarantined != nil, unreached: map[string]rule.Verdict{}}
-	if run.stopped {
-		if prepared.fallback == nil {
-			prepared.fallback = e.fallback(ctx, prepared.id.Ruleset, prepared.spec)
-		}
-		run.program = prepared.fallback
+// begin finds the requests to evaluate, if the round has the memory for them.
+func (m *moduleRun) begin(t *Turn) {
+	requests, recalled := inStage(m.view.Waiting, m.prepared.stage), m.prepared.recall()
+	if len(requests) > 0 && !t.holds(recalled.bytes()+int64(len(requests)*openBytes)) {
+		m.unopened, t.Cause = true, cmp.Or(t.Cause, CauseMemory)
+		return
 	}
-	if run.program == nil || run.program.Needs().Namespace && work.env.Namespace.Labels == nil {
-		return nil
-	}
-	requests, recalled := inStage(view.Waiting, prepared.stage), work.recall()
-	if len(requests) > 0 && !w.turn.holds(recalled.bytes()+int64(len(requests)*openBytes)) {
-		work.unopened, w.turn.Cause = true, cmp.Or(w.turn.Cause, CauseMemory)
-		return nil
-	}
-	work.recalled = recalled
-	run.opens(recalled.open(scopeOf(run.program), run.stopped, work.env, requests, view.WaitingVersion))
-	return run
+	m.recalled = recalled
+	m.opens(recalled.open(scopeOf(m.program), m.stopped, m.env, requests, m.view.WaitingVersion))
 }
 
 // opens keeps the requests to evaluate. A request of a reserved pod is left out if the rule reads
 // permits or other pods, because the input would contain the permit of the pod itself. permit.Next
 // evaluates the rule for it.
 func (m *moduleRun) opens(positions []int) {
-	needs, recalled := m.program.Needs(), m.work.recalled
+	needs, recalled := m.program.Needs(), m.recalled
 	for _, i := range positions {
-		_, reserved := m.work.ruleset.View.Live[recalled.requests[i].Pod.UID]
-		if reserved && m.work.prepared.enforced() && (needs.Pods || needs.Permits) {
+		_, reserved := m.view.Live[recalled.requests[i].Pod.UID]
+		if reserved && m.prepared.enforced() && (needs.Pods || needs.Permits) {
 			recalled.set(i, rule.Verdict{Outcome: rule.Passed})
 			continue
 		}
@@ -136,7 +155,7 @@ func orderOf(runs []*moduleRun, waiting []rule.Request) []string {
 	missed := map[string]int{}
 	for _, run := range runs {
 		for key, i := range run.open {
-			missed[key] = max(missed[key], run.work.recalled.notes[i].missed)
+			missed[key] = max(missed[key], run.recalled.notes[i].missed)
 		}
 	}
 	if len(missed) == 0 {
@@ -165,13 +184,13 @@ func (m *moduleRun) evaluate(ctx context.Context, keys []string) time.Duration {
 	var evaluated []rule.Request
 	for _, key := range keys {
 		if i, ok := m.open[key]; ok {
-			evaluated = append(evaluated, m.work.recalled.requests[i])
+			evaluated = append(evaluated, m.recalled.requests[i])
 		}
 	}
 	if len(evaluated) == 0 {
 		return 0
 	}
-	result, err := m.program.Evaluate(ctx, m.work.prepared.stage, m.work.env, evaluated)
+	result, err := m.program.Evaluate(ctx, m.prepared.stage, m.env, evaluated)
 	m.err = cmp.Or(m.err, err)
 	for _, request := range evaluated {
 		key := request.Key()
@@ -187,7 +206,7 @@ func (m *moduleRun) evaluate(ctx context.Context, keys []string) time.Duration {
 			m.late, m.lateBecause = m.late+1, verdict.Message
 		default: // a verdict
 		}
-		m.work.recalled.set(m.open[key], verdict)
+		m.recalled.set(m.open[key], verdict)
 		delete(m.open, key)
 	}
 	return result.CPUTime
@@ -196,12 +215,12 @@ func (m *moduleRun) evaluate(ctx context.Context, keys []string) time.Duration {
 // close withholds the requests that were not reached.
 func (m *moduleRun) close() {
 	for key, i := range m.open {
-		m.work.recalled.miss(i, cmp.Or(m.unreached[key], notReached(m.work.prepared)))
+		m.recalled.miss(i, cmp.Or(m.unreached[key], notReached(m.prepared)))
 		if key == m.turned {
-			m.work.recalled.notes[i].missed = 0
+			m.recalled.notes[i].missed = 0
 		}
 	}
-	m.work.recalled.settle()
+	m.recalled.settle()
 }
 
 // notReached returns the verdict of a rule for which a round had no time.

@@ -59,6 +59,14 @@ func (p *preparedRule) budget() bool {
 	return p.kind == rule.KindAvailablePolicy && p.stage == appsv1alpha1.StagePreCheck && p.enforced()
 }
 
+// recall returns what the rule remembers of its last round; nothing at first.
+func (p *preparedRule) recall() *Recollection {
+	if p.remembered != nil {
+		return p.remembered
+	}
+	return &Recollection{}
+}
+
 // needs returns which parts of the environment the rule reads.
 func (p *preparedRule) needs() opa.Needs {
 	if p.program == nil {

@@ -35,6 +35,9 @@ func (e *Evaluator) Prepare(
 		for _, view := range s.Rules {
 			known := state.needsPods(view.Object)
 			s.prepared[view.Object.Name] = e.rulesOf(ctx, t, state, view.Object, s.Policies)
+			for _, prepared := range s.prepared[view.Object.Name] {
+				prepared.lift(view.Object)
+			}
 			missing = missing || !known && state.needsPods(view.Object)
 		}
 		if !missing || ctx.Err() != nil {

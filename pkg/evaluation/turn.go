@@ -3,7 +3,6 @@ package evaluation
 import (
 	"cmp"
 	"context"
-	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -21,8 +20,8 @@ const (
 	heldShare = 20
 )
 
-// Turn has the resources that one round may use: time, a lane among other namespaces, memory, and the slot
-// for background writes. It is used by one goroutine.
+// Turn has the resources that one round may use: time, a lane among other namespaces, and memory. It is used by
+// one goroutine.
 type Turn struct {
 	lanes     *lanes.Lanes
 	clock     clock.PassiveClock
@@ -43,9 +42,6 @@ type Turn struct {
 
 	// remember is how many bytes the rules of the namespace may remember after the round.
 	remember int64
-
-	// Slot is the slot for background writes.
-	Slot Slot
 
 	// Cause is the reason why the round gave way; empty while it has not.
 	Cause Cause
@@ -89,9 +85,6 @@ type TurnOptions struct {
 	// Remember bounds the bytes that the rules of the namespace remember after the round.
 	Remember int64
 
-	// Background is locked for a background write.
-	Background *sync.Mutex
-
 	// Governed reports whether Namespace still has PodTransitionRules.
 	Governed func() bool
 }
@@ -100,13 +93,12 @@ type TurnOptions struct {
 func NewTurn(o TurnOptions) *Turn {
 	return &Turn{
 		lanes: o.Lanes, clock: o.Clock, namespace: o.Namespace, began: o.Clock.Now(), budget: o.Budget, lane: o.Lane, most: o.Memory, remember: o.Remember,
-		Slot: Slot{shared: o.Background}, governed: o.Governed,
+		governed: o.Governed,
 	}
 }
 
-// End releases the slot, and returns the CPU time of the round that its namespace is not yet charged with.
+// End returns the CPU time of the round that its namespace is not yet charged with.
 func (t *Turn) End() time.Duration {
-	t.Slot.Release()
 	return max(t.used, t.clock.Since(t.began)/heldShare) - t.charged
 }
 

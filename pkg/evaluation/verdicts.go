@@ -13,15 +13,13 @@ import (
 // verdicts returns the verdicts of one rule for requests of its stage, in their order. version is the version
 // of the list of requests. A rule that cannot be evaluated withholds; a rule with a fallback withholds where
 // it applies.
-func (e *Evaluator) verdicts(
-	ctx context.Context, work *ruleWork, w *evaluating, requests []rule.Request, version uint64,
-) []rule.Verdict {
+func (w *evaluating) verdicts(ctx context.Context, work *ruleWork, requests []rule.Request, version uint64) []rule.Verdict {
 	prepared := work.prepared
 	switch {
-	case work.run != nil:
-		return e.verdictsOf(work.run, w)
-	case work.unopened:
+	case work.run != nil && work.run.unopened:
 		return work.notReached(w, requests)
+	case work.run != nil:
+		return w.verdictsOfModule(work)
 	case prepared.quarantined != nil:
 		return withheld(requests, rule.Verdict{Code: rule.CodePolicyTooExpensive, Message: prepared.quarantined.Message})
 	case prepared.program == nil:
@@ -68,10 +66,10 @@ func withheld(requests []rule.Request, verdict rule.Verdict) []rule.Verdict {
 	return all
 }
 
-// verdictsOf returns the verdicts of a user's module, or of the fallback of a rule that cannot be
+// verdictsOfModule returns the verdicts of a user's module, or of the fallback of a rule that cannot be
 // evaluated.
-func (e *Evaluator) verdictsOf(run *moduleRun, w *evaluating) []rule.Verdict {
-	eval, prepared, verdicts := run.work.Rule, run.work.prepared, run.work.recalled.verdicts
+func (w *evaluating) verdictsOfModule(work *ruleWork) []rule.Verdict {
+	eval, prepared, run, verdicts := work.Rule, work.prepared, work.run, work.recalled.verdicts
 	if run.err != nil {
 		eval.ruleset.EvaluateErr = cmp.Or(eval.ruleset.EvaluateErr, run.err)
 		w.retryIn(RetryFailed)

@@ -61,17 +61,17 @@ type explanations struct {
 // recorded, at most one a minute for each pod: after a restart the annotation shows which event was recorded. It
 // returns the delay until the next write for pods that were postponed, or have not waited long enough; 0 for
 // never.
-func (r *Reconciler) explain(ctx context.Context, turn *evaluation.Turn, snapshot snapshot, o evaluation.Outcome) (wait time.Duration, err error) {
-	defer turn.Slot.Release()
+func (r *Reconciler) explain(ctx context.Context, turn *turn, snapshot snapshot, o evaluation.Outcome) (wait time.Duration, err error) {
+	defer turn.slot.release()
 	now := r.clock.Now()
 	waiting := waitingPods(snapshot, o)
 	rollouts := rolloutsOf(waiting)
 	answers, answered, rest := answersTo(snapshot.state.explanations.pods, waiting, now)
-	next, change, pod, wait := dueExplanation(snapshot.state.explanations.pods, rest, &turn.Slot, now)
+	next, change, pod, wait := dueExplanation(snapshot.state.explanations.pods, rest, &turn.slot, now)
 	maps.Copy(next, answered)
 	answers = append(answers, outdated(snapshot, o)...)
 	if change == nil && len(snapshot.Leftover) > 0 {
-		if turn.Slot.Take() {
+		if turn.slot.take() {
 			left := snapshot.Leftover[0]
 			change = &podChange{pod: left, change: lifecycle.Change{Annotations: withoutExplanations(left.Annotations)}}
 		}
@@ -148,7 +148,7 @@ func isOpen(code rule.Code) bool {
 // dueExplanation returns the explanations that are known after a round, and the first annotations that are
 // due, with their pod. The slot is taken for these; the others are postponed.
 func dueExplanation(
-	before map[types.UID]explanation, waiting []*withheldPod, slot *evaluation.Slot, now time.Time,
+	before map[types.UID]explanation, waiting []*withheldPod, slot *slot, now time.Time,
 ) (after map[types.UID]explanation, due *podChange, of *withheldPod, wait time.Duration) {
 	after = map[types.UID]explanation{}
 	for _, pod := range waiting {
@@ -161,7 +161,7 @@ func dueExplanation(
 			wait, after[pod.object.UID] = backoff.MinDelay(wait, left), last
 			continue
 		}
-		if !slot.Take() {
+		if !slot.take() {
 			wait = backoff.MinDelay(wait, evaluation.RetryBackground)
 			if known {
 				after[pod.object.UID] = last
@@ -171,7 +171,7 @@ func dueExplanation(
 		after[pod.object.UID] = explanation{digest: pod.digest.Sum64(), at: now, event: last.event}
 		annotations := annotationsFor(pod)
 		if len(annotations) == 0 {
-			slot.Release()
+			slot.release()
 			continue
 		}
 		due, of = &podChange{pod: pod.object, change: lifecycle.Change{Annotations: annotations}}, pod

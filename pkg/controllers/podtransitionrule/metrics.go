@@ -349,9 +349,9 @@ func (m *Metrics) forget(object types.NamespacedName) {
 
 // count adds the findings of a round to the counters of the rules and to their metrics, and records the
 // quarantines that began in it.
-func (r *Reconciler) count(turn *evaluation.Turn, snapshot snapshot, o evaluation.Outcome) {
+func (r *Reconciler) count(turn *turn, snapshot snapshot, o evaluation.Outcome) {
 	r.metrics.follow(snapshot.Namespace, snapshot.NamespaceLabels != nil)
-	for _, counted := range snapshot.Count(turn, o, r.clock.Now()) {
+	for _, counted := range snapshot.Count(turn.Turn, o, r.clock.Now()) {
 		r.metrics.counted(counted.Rule, counted.Enforcement, counted.Evaluated, counted.Withheld, counted.Would)
 	}
 	for name, ruleset := range o.Rulesets {

@@ -105,7 +105,7 @@ func TestARoundHoldsNoMoreThanItMay(t *testing.T) {
 			}
 			turn, _ := s.reconciler.begin("default")
 			view, _ := s.reconciler.snapshot(t.Context(), turn, "default")
-			outcome := evaluation.Outcome{Evaluation: s.reconciler.evaluator.Evaluate(t.Context(), turn, view.Snapshot)}
+			outcome := evaluation.Outcome{Evaluation: s.reconciler.evaluate(t.Context(), turn, view)}
 			s.reconciler.end(turn)
 			reasons := 0
 			for _, request := range view.Waiting {

@@ -22,6 +22,7 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/rule/spec"
 	"github.com/podops-dev/podops/pkg/tracing"
+	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooktask"
 	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 )
@@ -69,7 +70,16 @@ type BudgetWriter interface {
 
 // Caller makes the calls of webhook rules outside of rounds. It is a *dispatch.Dispatcher.
 type Caller interface {
-	evaluation.Services
+	// CircuitOpen returns the failure that a POST of a rule would have because the circuit breaker of the
+	// service is open; nil when the POST would be made. It changes nothing.
+	CircuitOpen(rule rule.RuleID, service dispatch.Service) *webhookclient.Failure
+
+	// Admit is called before POSTs of a rule are recorded. It returns the failure of CircuitOpen, or reports
+	// that the next POST is the probe of a half-open circuit breaker, which is reserved for that POST.
+	Admit(rule rule.RuleID, service dispatch.Service) (probe bool, failure *webhookclient.Failure)
+
+	// CountSkipped counts a POST of a rule that was not made because the circuit breaker is open.
+	CountSkipped(rule rule.RuleID, service dispatch.Service, failure *webhookclient.Failure)
 
 	// Call starts a call. It never blocks; a call that cannot be started has a failure as its result.
 	Call(ctx context.Context, call dispatch.Call)
@@ -181,7 +191,7 @@ const defaultMemory = 64 << 20
 func New(c Config) *Reconciler {
 	workers, calls := cmp.Or(c.Workers, defaultWorkers), cmp.Or(c.InFlight, dispatch.NewInFlight())
 	evaluator := evaluation.New(evaluation.Config{
-		Engine: c.Engine, Prepared: c.Prepared, Calls: calls, Services: c.Caller, Clock: c.Clock,
+		Engine: c.Engine, Prepared: c.Prepared,
 		RejectionRetry: cmp.Or(c.RejectionRetry, webhooktask.DefaultRejectionRetry), Hold: c.Hold,
 	})
 	return &Reconciler{
@@ -206,8 +216,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 	if wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	evaluated := r.evaluator.Evaluate(ctx, turn, snapshot.Snapshot)
-	allocated := r.evaluator.Allocate(ctx, turn, evaluated)
+	evaluated := r.evaluate(ctx, turn, snapshot)
+	allocated := evaluated.Allocate(ctx, turn.Turn, r.clock.Now())
 	if turn.Cause == evaluation.CauseGone {
 		return reconcile.Result{}, nil // the change that made it so has queued the namespace
 	}
@@ -224,6 +234,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 		wait = backoff.MinDelay(wait, delay)
 	}
 	return reconcile.Result{RequeueAfter: wait}, nil
+}
+
+// evaluate evaluates the rules, and admits the calls that they need.
+func (r *Reconciler) evaluate(ctx context.Context, turn *turn, snapshot snapshot) evaluation.Evaluation {
+	now := r.clock.Now()
+	modules := r.evaluator.EvaluateModules(ctx, turn.Turn, snapshot.Snapshot, now)
+	evaluated := r.evaluator.Evaluate(ctx, turn.Turn, snapshot.Snapshot, modules, r.knownCalls(turn, snapshot), now)
+	r.countSkipped(turn, evaluated)
+	evaluated.OpenCalls(r.caller.Admit)
+	return evaluated
 }
 
 // write writes the reservations and the permits of an outcome, and makes its calls, each after the status
@@ -243,7 +263,7 @@ func (r *Reconciler) write(ctx context.Context, snapshot snapshot, o evaluation.
 
 // report writes the human-readable status and the explanations of an outcome, a little at a time: no pod
 // waits for either. It returns the delay until the postponed writes; 0 for none.
-func (r *Reconciler) report(ctx context.Context, turn *evaluation.Turn, snapshot snapshot, o evaluation.Outcome) (wait time.Duration, err error) {
+func (r *Reconciler) report(ctx context.Context, turn *turn, snapshot snapshot, o evaluation.Outcome) (wait time.Duration, err error) {
 	wait, err = r.writeBackground(ctx, turn, snapshot, o)
 	later, explainErr := r.explain(ctx, turn, snapshot, o)
 	return backoff.MinDelay(wait, later), errors.Join(err, explainErr)

@@ -24,14 +24,14 @@ type snapshot struct {
 
 // snapshot returns a snapshot of a namespace. While the watch has not delivered the pods that a record
 // requires it returns how soon to try again; else 0.
-func (r *Reconciler) snapshot(ctx context.Context, turn *evaluation.Turn, namespace string) (s snapshot, wait time.Duration) {
+func (r *Reconciler) snapshot(ctx context.Context, turn *turn, namespace string) (s snapshot, wait time.Duration) {
 	now := r.clock.Now()
 	r.index.Expire(now)
 	s.state = r.state.namespace(namespace)
 	take := func(needsPods func(*appsv1alpha1.PodTransitionRule) bool) podindex.Snapshot {
 		return r.index.Snapshot(namespace, needsPods)
 	}
-	s.Snapshot = r.evaluator.Prepare(ctx, turn, s.state.evaluation, take)
+	s.Snapshot = r.evaluator.Prepare(ctx, turn.Turn, s.state.evaluation, take)
 	if s.ResourceVersion == "" {
 		return s, evaluation.RetryStale
 	}

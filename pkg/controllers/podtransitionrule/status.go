@@ -110,11 +110,11 @@ func (r *Reconciler) batchDue(snapshot snapshot, o evaluation.Outcome) (wait tim
 // changed and its last write is long enough ago. It takes the background slot, and the PodTransitionRules of
 // a namespace take turns. It returns how soon to write the status of the others; 0 if no other status has
 // changed. Void reservations are dropped by the next write, and do not cause a write.
-func (r *Reconciler) writeBackground(ctx context.Context, turn *evaluation.Turn, snapshot snapshot, o evaluation.Outcome) (wait time.Duration, err error) {
-	if !turn.Slot.Take() {
+func (r *Reconciler) writeBackground(ctx context.Context, turn *turn, snapshot snapshot, o evaluation.Outcome) (wait time.Duration, err error) {
+	if !turn.slot.take() {
 		return evaluation.RetryBackground, nil
 	}
-	defer turn.Slot.Release()
+	defer turn.slot.release()
 	var first []*statusWrite
 	for _, view := range backgroundOrder(snapshot) {
 		name := view.Object.Name

@@ -20,6 +20,30 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 )
 
+// knownCalls returns the calls of the webhook rules of a snapshot. It takes the background slot if calls may have to be
+// skipped.
+func (r *Reconciler) knownCalls(turn *turn, snapshot snapshot) evaluation.Calls {
+	calls := evaluation.Calls{Rules: map[rule.RuleID]evaluation.KnownCalls{}}
+	for id, service := range snapshot.Webhooks() {
+		known := evaluation.KnownCalls{Results: r.state.calls.Results(id), Posts: r.state.calls.Posts(id), CircuitOpen: r.caller.CircuitOpen(id, service)}
+		calls.Rules[id], calls.MaySkip = known, calls.MaySkip || known.CircuitOpen != nil && turn.slot.take()
+	}
+	return calls
+}
+
+// countSkipped counts the calls that were skipped, for which the round keeps the background slot.
+func (r *Reconciler) countSkipped(turn *turn, evaluated evaluation.Evaluation) {
+	if len(evaluated.Skipped) == 0 {
+		turn.slot.release()
+	}
+	for _, skipped := range evaluated.Skipped {
+		r.state.calls.Open(skipped.Rule.ID())
+		for range skipped.Calls {
+			r.caller.CountSkipped(skipped.Rule.ID(), dispatch.ServiceOf(*skipped.Rule.Webhook(), false), skipped.Failure)
+		}
+	}
+}
+
 // call makes the calls of an outcome. It returns how soon the next call is due; 0 for never.
 func (r *Reconciler) call(ctx context.Context, snapshot snapshot, o evaluation.Outcome, stored map[string]bool) (wait time.Duration) {
 	for _, view := range snapshot.Rules {

@@ -24,21 +24,28 @@ func newLanes(workers int) *lanes.Lanes {
 // the slow lane.
 const coreShare = 0.25
 
+// turn has the resources of a round, and the slot for background writes.
+type turn struct {
+	*evaluation.Turn
+	slot slot
+}
+
 // begin admits a round. Without a free worker the namespace is queued when a worker is free.
-func (r *Reconciler) begin(namespace string) (*evaluation.Turn, bool) {
+func (r *Reconciler) begin(namespace string) (*turn, bool) {
 	lane, ok := r.lanes.Enter(namespace, r.clock.Now())
 	r.metrics.parked(r.lanes.Parked())
 	if !ok {
 		return nil, false
 	}
-	return evaluation.NewTurn(evaluation.TurnOptions{
+	return &turn{slot: slot{shared: &r.background}, Turn: evaluation.NewTurn(evaluation.TurnOptions{
 		Namespace: namespace, Clock: r.clock, Lanes: r.lanes, Lane: lane, Budget: r.budget, Memory: r.roundBytes, Remember: r.state.share(namespace),
-		Background: &r.background, Governed: func() bool { return r.index.Governed(namespace) },
-	}), true
+		Governed: func() bool { return r.index.Governed(namespace) },
+	})}, true
 }
 
 // end charges the namespace with the round, and queues the namespaces for which there is a place now.
-func (r *Reconciler) end(t *evaluation.Turn) {
+func (r *Reconciler) end(t *turn) {
+	t.slot.release()
 	r.state.remember(t.Namespace())
 	for _, next := range r.lanes.Leave(t.Namespace(), t.End(), r.clock.Now()) {
 		r.wake(next)

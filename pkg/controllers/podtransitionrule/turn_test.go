@@ -195,10 +195,7 @@ func TestASlowNamespaceWaitsForItsPlace(t *testing.T) {
 	if result := s.round(); result.RequeueAfter != 0 || len(one.evaluated) != first {
 		t.Errorf("parked: comes back after %s, %d evaluations", result.RequeueAfter, len(one.evaluated)-first)
 	}
-	turn := evaluation.NewTurn(evaluation.TurnOptions{
-		Namespace: others[0], Lanes: l, Clock: s.clock, Background: &s.reconciler.background,
-	})
-	s.reconciler.end(turn)
+	s.reconciler.end(&turn{Turn: evaluation.NewTurn(evaluation.TurnOptions{Namespace: others[0], Lanes: l, Clock: s.clock})})
 	if s.news != news+1 {
 		t.Fatalf("queued %d times, want once", s.news-news)
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -100,22 +99,24 @@ func round(ctx context.Context, objects Objects, namespace string, options Optio
 	index.Expire(options.Now)
 	now := frozen{options.Now}
 	evaluator := evaluation.New(evaluation.Config{
-		Engine: evaluation.EngineOf(options.Engine), Prepared: options.Prepared, Calls: dispatch.NewInFlight(), Services: closed{}, Clock: now,
+		Engine: evaluation.EngineOf(options.Engine), Prepared: options.Prepared,
 		RejectionRetry: webhooktask.DefaultRejectionRetry, Hold: options.Hold,
 	})
 	paced := lanes.New(lanes.Options{Rate: math.MaxInt32})
 	lane, _ := paced.Enter(namespace, options.Now)
 	turn := evaluation.NewTurn(evaluation.TurnOptions{
 		Namespace: namespace, Clock: now, Lanes: paced, Lane: lane, Budget: roundBudget, Memory: roundMemory, Remember: roundMemory,
-		Background: &sync.Mutex{}, Governed: func() bool { return true },
+		Governed: func() bool { return true },
 	})
 	defer turn.End()
 	snapshot := evaluator.Prepare(ctx, turn, evaluation.NewState(), func(needsPods func(*appsv1alpha1.PodTransitionRule) bool) podindex.Snapshot {
 		return index.Snapshot(namespace, needsPods)
 	})
 	snapshot = snapshot.WithMissing(options.Now)
-	evaluated := evaluator.Evaluate(ctx, turn, snapshot)
-	allocated := evaluator.Allocate(ctx, turn, evaluated)
+	modules := evaluator.EvaluateModules(ctx, turn, snapshot, options.Now)
+	evaluated := evaluator.Evaluate(ctx, turn, snapshot, modules, evaluation.Calls{}, options.Now)
+	evaluated.OpenCalls(func(rule.RuleID, dispatch.Service) (bool, *webhookclient.Failure) { return false, nil })
+	allocated := evaluated.Allocate(ctx, turn, options.Now)
 	if err := ctx.Err(); err != nil {
 		return evaluation.Snapshot{}, evaluation.Outcome{}, err
 	}
@@ -130,18 +131,6 @@ func (f frozen) Now() time.Time { return f.at }
 
 // Since implements clock.PassiveClock.
 func (f frozen) Since(then time.Time) time.Duration { return f.at.Sub(then) }
-
-// closed are services whose circuit breakers are closed: calls would be made.
-type closed struct{}
-
-// CircuitOpen implements evaluation.Services.
-func (closed) CircuitOpen(rule.RuleID, dispatch.Service) *webhookclient.Failure { return nil }
-
-// Admit implements evaluation.Services.
-func (closed) Admit(rule.RuleID, dispatch.Service) (bool, *webhookclient.Failure) { return false, nil }
-
-// CountSkipped implements evaluation.Services.
-func (closed) CountSkipped(rule.RuleID, dispatch.Service, *webhookclient.Failure) {}
 
 // State is the state of a pod that all verdicts together result in.
 type State string

@@ -136,14 +136,12 @@ func (b *InFlight) Keep(namespace string, present func(rule.RuleID) bool) (gone 
 	return gone
 }
 
-// IsKnown returns a function that reports whether a POST of a rule is under way in this process, or has a
-// result that the status does not have yet.
-func (b *InFlight) IsKnown(rule rule.RuleID) func(traceID string) bool {
-	return func(traceID string) bool {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.read(rule).posts[traceID]
-	}
+// Posts returns the trace ids of the POSTs of a rule that are under way in this process, or have a result that the status
+// does not have yet.
+func (b *InFlight) Posts(rule rule.RuleID) map[string]bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.read(rule).posts)
 }
 
 // LastPoll returns a function that returns the last poll of a task of a rule.

@@ -1,17 +1,17 @@
-package evaluation
+package podtransitionrule
 
 import "sync"
 
-// Slot is the right to a background write, a write that no pod waits for. All rounds share a single slot,
+// slot is the right to a background write, a write that no pod waits for. All rounds share a single slot,
 // so that thousands of background writes delay no permit and put little load on the API server. A round
 // that cannot take the slot postpones its background writes.
-type Slot struct {
+type slot struct {
 	shared *sync.Mutex
 	taken  bool
 }
 
-// Take takes the slot if it is free.
-func (s *Slot) Take() bool {
+// take takes the slot if it is free.
+func (s *slot) take() bool {
 	if s.taken || !s.shared.TryLock() {
 		return false
 	}
@@ -19,8 +19,8 @@ func (s *Slot) Take() bool {
 	return true
 }
 
-// Release frees the slot if this round holds it.
-func (s *Slot) Release() {
+// release frees the slot if this round holds it.
+func (s *slot) release() {
 	if s.taken {
 		s.taken = false
 		s.shared.Unlock()
