@@ -25,11 +25,7 @@ type Allocation struct {
 	// Plan has the permits.
 	Plan permit.Plan
 
-	// Late is the number of evaluations of each rule that used up their CPU time without a verdict.
-	Late map[rule.RuleID]int
-
-	// Quarantined are the rules that went under quarantine meanwhile.
-	Quarantined []*Rule
+	Effects
 
 	// Retry is the delay after which the rules are evaluated again although nothing has changed; 0 for never.
 	Retry time.Duration
@@ -38,7 +34,7 @@ type Allocation struct {
 // Allocate gives slots and permits to the candidates of an evaluation. Rules that depend on other pods are
 // evaluated again for each candidate, with the permits that were allocated before it.
 func (evaluated Evaluation) Allocate(ctx context.Context, t *Turn, now time.Time) Allocation {
-	a := &Allocation{findings: newFindings(), Late: map[rule.RuleID]int{}}
+	a := &Allocation{findings: newFindings()}
 	a.earlier, a.finders = &evaluated.findings, map[rule.RuleID]func(rule.Request) (int, bool){}
 	a.Plan = permit.Next(evaluated.budgets, evaluated.candidates, evaluated.recheck(ctx, t, a), now)
 	for _, denial := range a.Plan.Denied {
@@ -79,11 +75,8 @@ func (evaluated Evaluation) recheck(ctx context.Context, t *Turn, a *Allocation)
 		verdict := result.Verdicts[request.Key()]
 		switch cmp.Or(verdict.Code, verdict.Would) {
 		case rule.CodeTimeout:
-			a.Late[id]++
 			a.retryIn(RetryFailed)
-			if eval.prepared.strike(eval.ruleset.View.Object, 1, verdict.Message, eval.env.Now) {
-				a.Quarantined = append(a.Quarantined, eval)
-			}
+			a.strike(eval, 1, verdict.Message)
 		case rule.CodeNotReached:
 			a.retryIn(RetryStale)
 		default: // a verdict

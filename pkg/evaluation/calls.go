@@ -83,16 +83,16 @@ func (s Snapshot) Webhooks() map[rule.RuleID]dispatch.Service {
 
 // loadTasks reads the calls of a webhook rule from the status, and applies the results that have arrived
 // since. It returns the requests with their tasks.
-func (w *evaluating) loadTasks(work *ruleWork, requests []rule.Request) []rule.Request {
-	object, spec, now := work.ruleset.View.Object, work.prepared.spec, work.env.Now
-	known := w.calls.Rules[work.prepared.id]
+func (w *evaluating) loadTasks(eval *Rule, requests []rule.Request) []rule.Request {
+	object, spec, now := eval.ruleset.View.Object, eval.prepared.spec, eval.env.Now
+	known := w.calls.Rules[eval.prepared.id]
 	plan := &CallPlan{
-		Rule:    webhooktask.RuleOf(object.Generation, *work.prepared.webhook, webhookRules(object)),
+		Rule:    webhooktask.RuleOf(object.Generation, *eval.prepared.webhook, webhookRules(object)),
 		Stored:  webhookStatusOf(object, spec.Name),
 		Results: known.Results,
 	}
 	plan.Rule.RejectionRetry = w.rejectionRetry
-	work.Calls = plan
+	eval.Calls = plan
 	tasks := webhooktask.FromStatus(plan.Stored)
 	for _, result := range plan.Results {
 		var unknown []string
@@ -117,7 +117,7 @@ func (p *CallPlan) withTasks(requests []rule.Request, now time.Time) []rule.Requ
 // one status write instead of two. A round does this for at most one rule (Calls.MaySkip). It returns the requests with
 // their new tasks, and their verdicts.
 func (w *evaluating) skipCalls(
-	ctx context.Context, work *ruleWork, requests []rule.Request, verdicts []rule.Verdict,
+	ctx context.Context, eval *Rule, recalled *Recollection, requests []rule.Request, verdicts []rule.Verdict,
 ) ([]rule.Request, []rule.Verdict) {
 	var wants []rule.Request
 	for i, verdict := range verdicts {
@@ -125,7 +125,7 @@ func (w *evaluating) skipCalls(
 			wants = append(wants, requests[i])
 		}
 	}
-	failure := w.calls.Rules[work.prepared.id].CircuitOpen
+	failure := w.calls.Rules[eval.prepared.id].CircuitOpen
 	if len(wants) == 0 || failure == nil {
 		return requests, verdicts
 	}
@@ -137,16 +137,16 @@ func (w *evaluating) skipCalls(
 		}
 		return requests, later
 	}
-	plan, now := work.Calls, work.env.Now
+	plan, now := eval.Calls, eval.env.Now
 	plan.skipped = true
 	tasks, posts := plan.Tasks.Open(wants, plan.Rule, now, newTraceID)
 	for _, post := range posts {
 		tasks = tasks.PostFailed(post.TraceID, dispatch.FailureOf(*failure), plan.Rule, now)
 	}
 	plan.Tasks = tasks
-	w.Skipped = append(w.Skipped, SkippedCalls{Rule: work.Rule, Calls: len(posts), Failure: failure})
+	w.Skipped = append(w.Skipped, SkippedCalls{Rule: eval, Calls: len(posts), Failure: failure})
 	known := plan.withTasks(requests, now)
-	return known, w.verdicts(ctx, work, known, 0)
+	return known, w.verdicts(ctx, eval, recalled, known, 0)
 }
 
 // OpenCalls adds the calls about the requests that need a call and that no cheaper rule withholds, and compares the calls

@@ -86,12 +86,12 @@ type Count struct {
 
 // Count adds the findings of a round to the counters of the rules, keeps the pods that had no turn, and
 // returns the numbers that it added.
-func (s Snapshot) Count(t *Turn, o Outcome, now time.Time) []Count {
-	s.state.missed = o.Allocation.Plan.Missed
+func (s *State) Count(t *Turn, o Outcome, now time.Time) []Count {
+	s.missed = o.Allocation.Plan.Missed
 	var counts []Count
 	for _, eval := range o.Rules {
 		if !eval.skipped {
-			counts = append(counts, s.state.countRule(t, o, eval, now))
+			counts = append(counts, s.countRule(t, o, eval, now))
 		}
 	}
 	return counts

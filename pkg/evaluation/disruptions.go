@@ -40,7 +40,7 @@ func (d *disruption) slots() int { return d.healthy - d.view.Desired }
 func (w *evaluating) openDisruptions(
 	snapshot Snapshot, candidates map[string]*permit.Candidate, budgetsOf map[types.UID][]string, now time.Time,
 ) {
-	outside, wait := snapshot.state.countUncontrolled(snapshot.Disruptions, now)
+	outside, wait := w.state.countUncontrolled(snapshot.Disruptions, now)
 	w.retryIn(wait)
 	for _, view := range snapshot.Disruptions {
 		d := &disruption{id: view.ID(), view: view, healthy: view.Available - view.Reserved + outside[view.Name]}

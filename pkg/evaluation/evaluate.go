@@ -41,11 +41,36 @@ type Evaluation struct {
 	Rules   map[rule.RuleID]*Rule
 	inOrder []*Rule
 
-	// Skipped are the calls that were recorded as failed without being made.
-	Skipped []SkippedCalls
+	Effects
 
 	// Retry is the delay after which the rules are evaluated again although nothing has changed; 0 for never.
 	Retry time.Duration
+}
+
+// Effects are what the caller has to count and report. The State of the namespace has them already.
+type Effects struct {
+	// Late is the number of evaluations of each rule that used up their CPU time without a verdict.
+	Late map[rule.RuleID]int
+
+	// Quarantined are the rules that went under quarantine.
+	Quarantined []*Rule
+
+	// Skipped are the calls that were recorded as failed without being made.
+	Skipped []SkippedCalls
+}
+
+// strike counts evaluations of a rule without a verdict, the last one for a reason.
+func (e *Effects) strike(eval *Rule, missed int, why string) {
+	if missed == 0 {
+		return
+	}
+	if e.Late == nil {
+		e.Late = map[rule.RuleID]int{}
+	}
+	e.Late[eval.ID()] += missed
+	if eval.prepared.strike(eval.Object(), missed, why, eval.env.Now) {
+		e.Quarantined = append(e.Quarantined, eval)
+	}
 }
 
 // Ruleset is the result of one PodTransitionRule.
@@ -66,6 +91,9 @@ type Ruleset struct {
 	// PreCheck rules; empty without it.
 	BreakGlass string
 
+	// unreached are the stages in which all requests are withheld because the round has ended.
+	unreached map[appsv1alpha1.TransitionStage]bool
+
 	// CallsChanged reports whether the stored status differs from the calls of the webhook rules.
 	CallsChanged bool
 }
@@ -84,12 +112,6 @@ type Rule struct {
 
 	// Calls of a webhook rule; nil for all others.
 	Calls *CallPlan
-
-	// Late is the number of evaluations that used up their CPU time without a verdict.
-	Late int
-
-	// IsQuarantined reports whether the rule went under quarantine in this round.
-	IsQuarantined bool
 
 	// skipped reports whether the rule was not evaluated, because the round has ended and another rule of
 	// the PodTransitionRule withholds the same requests for that.
@@ -143,79 +165,63 @@ type evaluating struct {
 	*Evaluation
 	turn           *Turn
 	state          *State
+	modules        Modules
 	calls          Calls
 	rejectionRetry time.Duration
-
-	// rules in the order in which they are evaluated.
-	rules []*ruleWork
-}
-
-// ruleWork is the evaluation of one rule in progress.
-type ruleWork struct {
-	*Rule
-	// recalled is what the rule remembers, while it is evaluated.
-	recalled *Recollection
-
-	// run is the evaluation of a user's module; nil for all others.
-	run *moduleRun
-
-	// unreached are the stages of the PodTransitionRule in which all requests are withheld because the
-	// round has ended. Its rules share it.
-	unreached map[appsv1alpha1.TransitionStage]bool
 }
 
 // Evaluate evaluates every rule of a snapshot for every request that it could apply to: first the cheap rules, and last
 // the webhook rules and the rules that take slots. modules has the verdicts of users' modules of the same time.
-func (e *Evaluator) Evaluate(ctx context.Context, t *Turn, snapshot Snapshot, modules Modules, calls Calls, now time.Time) Evaluation {
-	w := e.newWork(t, snapshot, modules, now)
-	w.calls, w.rejectionRetry = calls, e.rejectionRetry
-	w.exceptions.held = snapshot.state.observeHolds(snapshot, e.hold, now)
+func (e *Evaluator) Evaluate(
+	ctx context.Context, t *Turn, snapshot Snapshot, state *State, modules Modules, calls Calls, now time.Time,
+) Evaluation {
+	w := &evaluating{
+		Evaluation: e.newEvaluation(snapshot, now),
+		turn:       t, state: state, modules: modules, calls: calls, rejectionRetry: e.rejectionRetry,
+	}
+	w.exceptions.held = state.observeHolds(snapshot, e.hold, now)
 	candidates := map[string]*permit.Candidate{}
 	for _, request := range snapshot.Waiting {
 		candidates[request.Key()] = &permit.Candidate{Request: request}
 	}
 	defer t.measure()()
-	for _, work := range w.rules {
-		w.evaluateRule(ctx, work, candidates)
+	for _, eval := range w.inOrder {
+		w.evaluateRule(ctx, eval, candidates)
 	}
 	budgetsOf := w.openBudgets(snapshot)
 	w.openDisruptions(snapshot, candidates, budgetsOf, now)
 	w.holdRetired(snapshot, now)
-	snapshot.state.observeRefused(snapshot.Waiting)
+	state.observeRefused(snapshot.Waiting)
 	for _, request := range snapshot.Waiting {
 		if len(w.withheld[request.Key()]) > 0 || snapshot.IsNeeded(request.Pod.UID) && request.ID == appsv1alpha1.PodDeleteID {
 			continue
 		}
 		candidate := candidates[request.Key()]
 		candidate.With = withPod(snapshot.Rules, request)
-		candidate.Budgets, candidate.Missed = budgetsOf[request.Pod.UID], snapshot.state.missed[request.Pod.UID]
-		candidate.Absent = snapshot.state.isRefused(request)
+		candidate.Budgets, candidate.Missed = budgetsOf[request.Pod.UID], state.missed[request.Pod.UID]
+		candidate.Absent = state.isRefused(request)
 		w.candidates = append(w.candidates, *candidate)
 	}
 	return *w.Evaluation
 }
 
-// newWork returns an evaluation in which no rule has been evaluated.
-func (e *Evaluator) newWork(t *Turn, snapshot Snapshot, modules Modules, now time.Time) *evaluating {
-	w := &evaluating{
-		Evaluation: &Evaluation{
-			findings: newFindings(), disruptions: map[rule.RuleID]*disruption{}, Rulesets: map[string]*Ruleset{}, Rules: map[rule.RuleID]*Rule{},
-		},
-		turn: t, state: snapshot.state,
+// newEvaluation returns an evaluation in which no rule has been evaluated.
+func (e *Evaluator) newEvaluation(snapshot Snapshot, now time.Time) *Evaluation {
+	w := &Evaluation{
+		findings: newFindings(), disruptions: map[rule.RuleID]*disruption{}, Rulesets: map[string]*Ruleset{}, Rules: map[rule.RuleID]*Rule{},
 	}
 	w.exceptions = exceptions{hold: e.hold, now: now, namespace: snapshot.BreakGlass, cluster: snapshot.ClusterBreakGlass}
 	for _, view := range snapshot.Rules {
 		rules := snapshot.prepared[view.Object.Name]
-		ruleset := &Ruleset{View: view, BreakGlass: w.exceptions.breakGlass()}
+		ruleset := &Ruleset{View: view, BreakGlass: w.exceptions.breakGlass(), unreached: map[appsv1alpha1.TransitionStage]bool{}}
 		ruleset.CompileErr = cmp.Or(objectbounds.TooLarge(view.Object), view.SelectorErr, errorsOf(rules))
 		w.Rulesets[view.Object.Name] = ruleset
-		env, unreached := environmentOf(snapshot, view, now), map[appsv1alpha1.TransitionStage]bool{}
+		env := environmentOf(snapshot, view, now)
 		for _, prepared := range rules {
 			eval := &Rule{prepared: prepared, ruleset: ruleset, env: env}
 			ruleset.Rules = append(ruleset.Rules, eval)
 			w.Rules[prepared.id] = eval
 			w.inOrder = append(w.inOrder, eval)
-			w.rules = append(w.rules, &ruleWork{Rule: eval, unreached: unreached, run: modules[prepared.id]})
 		}
 	}
 	return w
@@ -274,58 +280,59 @@ func environmentOf(snapshot Snapshot, view podindex.RuleView, now time.Time) rul
 }
 
 // evaluateRule evaluates one rule for the requests of its stage and files the verdicts.
-func (w *evaluating) evaluateRule(ctx context.Context, work *ruleWork, candidates map[string]*permit.Candidate) {
-	prepared, view := work.prepared, work.ruleset.View
-	if (work.run == nil || work.run.unopened) && prepared.webhook == nil && work.unreached[prepared.stage] {
-		work.skipped = true
+func (w *evaluating) evaluateRule(ctx context.Context, eval *Rule, candidates map[string]*permit.Candidate) {
+	prepared, view, run := eval.prepared, eval.ruleset.View, w.modules[eval.ID()]
+	if (run == nil || run.unopened) && prepared.webhook == nil && eval.ruleset.unreached[prepared.stage] {
+		eval.skipped = true
 		return
 	}
-	if work.recalled = work.prepared.recall(); work.run != nil && work.run.recalled != nil {
-		work.recalled = work.run.recalled
+	recalled := prepared.recall()
+	if run != nil && run.recalled != nil {
+		recalled = run.recalled
 	}
 	requests, version := inStage(view.Waiting, prepared.stage), view.WaitingVersion
 	if prepared.webhook != nil && prepared.err == nil {
-		requests, version = w.loadTasks(work, requests), 0 // their tasks change, too
+		requests, version = w.loadTasks(eval, requests), 0 // their tasks change, too
 	}
-	verdicts := w.verdicts(ctx, work, requests, version)
-	if work.Calls != nil {
-		requests, verdicts = w.skipCalls(ctx, work, requests, verdicts)
+	verdicts := w.verdicts(ctx, eval, recalled, requests, version)
+	if eval.Calls != nil {
+		requests, verdicts = w.skipCalls(ctx, eval, recalled, requests, verdicts)
 	}
 	if prepared.budget() {
-		work.findMost(ctx)
+		eval.findMost(ctx)
 	}
-	work.recalled.align(requests, version)
+	recalled.align(requests, version)
 	for i, request := range requests {
 		key, verdict := request.Key(), verdicts[i]
 		w.file(w.turn, prepared.id, key, finding{request: &requests[i]})
-		w.fileVerdict(work, remark{of: work.recalled, at: i}, request, verdict, candidates[key])
+		w.fileVerdict(eval, remark{of: recalled, at: i}, request, verdict, candidates[key])
 	}
-	w.state.keep(prepared, work.recalled, w.turn.remember)
-	work.recalled = nil
+	w.state.keep(prepared, recalled, w.turn.remember)
 }
 
 // fileVerdict files the verdict of a rule on a request: its candidate needs a slot of the rule, or is
 // checked again in the order of permits, or the request is withheld. With an exception it is not, and no
 // service is called about it.
-func (w *evaluating) fileVerdict(work *ruleWork, remembered remark, request rule.Request, verdict rule.Verdict, candidate *permit.Candidate) {
-	prepared := work.prepared
-	exception, reason := w.exceptions.exceptionForRule(work.Rule, request)
-	if verdict.Call && work.Calls != nil && exception == "" {
-		work.Calls.wants = append(work.Calls.wants, request)
+func (w *evaluating) fileVerdict(eval *Rule, remembered remark, request rule.Request, verdict rule.Verdict, candidate *permit.Candidate) {
+	prepared, run := eval.prepared, w.modules[eval.ID()]
+	exception, reason := w.exceptions.exceptionForRule(eval, request)
+	if verdict.Call && eval.Calls != nil && exception == "" {
+		eval.Calls.wants = append(eval.Calls.wants, request)
 	}
 	switch {
 	case verdict.Outcome == rule.Withheld && prepared.enforced() && exception != "":
 		w.waive(w.turn, request, rule.Waiver{
 			Rule: prepared.id, Code: cmp.Or(verdict.Code, rule.CodeUndefined), Exception: exception, Reason: reason,
 		})
-	case verdict.Outcome == rule.NeedsSlot || verdict.Outcome == rule.Passed && work.needsSlots(request):
+	case verdict.Outcome == rule.NeedsSlot || verdict.Outcome == rule.Passed && eval.needsSlots(request):
 		candidate.Needs = append(candidate.Needs, prepared.id)
 		waiveNeed(candidate, prepared.id, exception)
 	case verdict.Outcome != rule.Passed && prepared.enforced():
-		w.retryIn(w.withhold(w.turn, remembered, work.Rule, request, verdict))
+		w.retryIn(w.withhold(w.turn, remembered, eval, request, verdict))
 	default:
-		w.retryIn(w.would(w.turn, remembered, work.Rule, request, verdict))
-		if prepared.dependsOnPods() && !work.stopped() {
+		w.retryIn(w.would(w.turn, remembered, eval, request, verdict))
+		// The fallback of a rule that was under quarantine when the round began has found to which pods it applies.
+		if prepared.dependsOnPods() && (run == nil || !run.stopped) {
 			candidate.Rechecked = append(candidate.Rechecked, prepared.id)
 			waiveNeed(candidate, prepared.id, exception)
 		}
@@ -341,10 +348,6 @@ func (e *Rule) needsSlots(request rule.Request) bool {
 
 // retryIn has the rules evaluated again after a delay, unless that happens sooner; 0 changes nothing.
 func (e *Evaluation) retryIn(delay time.Duration) { e.Retry = backoff.MinDelay(e.Retry, delay) }
-
-// stopped reports whether the rule was under quarantine when the round began: its fallback has
-// found to which pods it applies.
-func (w *ruleWork) stopped() bool { return w.run != nil && w.run.stopped }
 
 // inStage returns the requests of a stage, of both if it is empty. Usually all are, and the list is
 // returned without a copy.

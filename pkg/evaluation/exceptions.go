@@ -180,7 +180,7 @@ func (o Outcome) Expired(requests []rule.Request) (expired []Expired, wait time.
 }
 
 // Undone has the hold of a request begin again.
-func (s Snapshot) Undone(request rule.Request) { delete(s.state.held, request.Key()) }
+func (s *State) Undone(request rule.Request) { delete(s.held, request.Key()) }
 
 // waive files that a request passes a rule that withholds it.
 func (f findings) waive(t *Turn, request rule.Request, waiver rule.Waiver) {

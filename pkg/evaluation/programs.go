@@ -16,7 +16,7 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
-// preparedRule is one rule of a PodTransitionRule, ready to be evaluated, and its state (namespaceState).
+// preparedRule is one rule of a PodTransitionRule, ready to be evaluated, and its state.
 type preparedRule struct {
 	spec appsv1alpha1.TransitionRule
 	id   rule.RuleID
@@ -37,6 +37,11 @@ type preparedRule struct {
 	// err is why the program is a fallback, or is missing.
 	err error
 
+	ruleState
+}
+
+// ruleState is what changes about a rule from one round to the next.
+type ruleState struct {
 	// fallback is evaluated while the rule is under quarantine.
 	fallback Program
 
@@ -248,7 +253,7 @@ func (e *Evaluator) prepare(
 func unloaded(object types.NamespacedName, entry appsv1alpha1.TransitionRule, generation int64, why error) *preparedRule {
 	return &preparedRule{
 		spec: entry, stage: entry.Stage,
-		id: rule.RuleID{Ruleset: object, Rule: entry.Name}, counters: newCounters(entry, generation), err: why,
+		id: rule.RuleID{Ruleset: object, Rule: entry.Name}, ruleState: ruleState{counters: newCounters(entry, generation)}, err: why,
 	}
 }
 

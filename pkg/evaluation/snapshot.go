@@ -18,8 +18,6 @@ type Snapshot struct {
 
 	// prepared are the rules by PodTransitionRule.
 	prepared map[string][]*preparedRule
-
-	state *State
 }
 
 // Prepare returns a snapshot with the rules of a namespace compiled. take takes a snapshot of the pod index,
@@ -28,7 +26,7 @@ type Snapshot struct {
 func (e *Evaluator) Prepare(
 	ctx context.Context, t *Turn, state *State, take func(needsPods func(*appsv1alpha1.PodTransitionRule) bool) podindex.Snapshot,
 ) Snapshot {
-	s := Snapshot{state: state}
+	s := Snapshot{}
 	for {
 		s.Snapshot, s.prepared = take(state.needsPods), map[string][]*preparedRule{}
 		missing := false
@@ -48,8 +46,8 @@ func (e *Evaluator) Prepare(
 
 // WithMissing returns the snapshot with the pods counted as desired that workloads miss, and with the delay after
 // which a count changes.
-func (s Snapshot) WithMissing(now time.Time) Snapshot {
-	s.Rules, s.Retry = s.state.countMissing(s.Rules, now)
+func (s Snapshot) WithMissing(state *State, now time.Time) Snapshot {
+	s.Rules, s.Retry = state.countMissing(s.Rules, now)
 	if !s.Ripens.IsZero() {
 		s.Retry = backoff.MinDelay(s.Retry, max(time.Millisecond, s.Ripens.Sub(now)))
 	}

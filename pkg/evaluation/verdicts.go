@@ -13,13 +13,15 @@ import (
 // verdicts returns the verdicts of one rule for requests of its stage, in their order. version is the version
 // of the list of requests. A rule that cannot be evaluated withholds; a rule with a fallback withholds where
 // it applies.
-func (w *evaluating) verdicts(ctx context.Context, work *ruleWork, requests []rule.Request, version uint64) []rule.Verdict {
-	prepared := work.prepared
+func (w *evaluating) verdicts(
+	ctx context.Context, eval *Rule, recalled *Recollection, requests []rule.Request, version uint64,
+) []rule.Verdict {
+	prepared, run := eval.prepared, w.modules[eval.ID()]
 	switch {
-	case work.run != nil && work.run.unopened:
-		return work.notReached(w, requests)
-	case work.run != nil:
-		return w.verdictsOfModule(work)
+	case run != nil && run.unopened:
+		return w.notReached(eval, requests)
+	case run != nil:
+		return w.verdictsOfModule(eval, run)
 	case prepared.quarantined != nil:
 		return withheld(requests, rule.Verdict{Code: rule.CodePolicyTooExpensive, Message: prepared.quarantined.Message})
 	case prepared.program == nil:
@@ -31,30 +33,30 @@ func (w *evaluating) verdicts(ctx context.Context, work *ruleWork, requests []ru
 			w.retryIn(RetryStale)
 		}
 		return withheld(requests, verdict)
-	case prepared.needs().Namespace && work.env.Namespace.Labels == nil:
+	case prepared.needs().Namespace && eval.env.Namespace.Labels == nil:
 		w.retryIn(RetryStale)
 		return withheld(requests, rule.Verdict{Code: rule.CodeUndefined, Message: errNamespaceUnseen.Error()})
 	case !w.turn.hasTime(ctx, partForRules):
-		return work.notReached(w, requests)
+		return w.notReached(eval, requests)
 	}
-	verdicts, capacity, err := work.recalled.Evaluate(ctx, prepared.program, prepared.stage, work.env, requests, version)
+	verdicts, capacity, err := recalled.Evaluate(ctx, prepared.program, prepared.stage, eval.env, requests, version)
 	if err != nil {
-		work.ruleset.EvaluateErr = cmp.Or(work.ruleset.EvaluateErr, err)
+		eval.ruleset.EvaluateErr = cmp.Or(eval.ruleset.EvaluateErr, err)
 		w.retryIn(RetryFailed)
 		return withheld(requests, rule.Verdict{Code: rule.CodeEvaluationFailed})
 	}
-	work.capacity = capacity
+	eval.capacity = capacity
 	return verdicts
 }
 
 // notReached returns the verdicts of a rule that the round could not evaluate for any request. If they
 // withhold, the other rules of the PodTransitionRule need not be evaluated in that stage.
-func (w *ruleWork) notReached(all *evaluating, requests []rule.Request) []rule.Verdict {
-	all.retryIn(RetryStale)
-	if w.prepared.enforced() && w.prepared.stage != "" {
-		w.unreached[w.prepared.stage] = true
+func (w *evaluating) notReached(eval *Rule, requests []rule.Request) []rule.Verdict {
+	w.retryIn(RetryStale)
+	if eval.prepared.enforced() && eval.prepared.stage != "" {
+		eval.ruleset.unreached[eval.prepared.stage] = true
 	}
-	return withheld(requests, notReached(w.prepared))
+	return withheld(requests, notReached(eval.prepared))
 }
 
 // withheld returns the same verdict for every request.
@@ -68,8 +70,8 @@ func withheld(requests []rule.Request, verdict rule.Verdict) []rule.Verdict {
 
 // verdictsOfModule returns the verdicts of a user's module, or of the fallback of a rule that cannot be
 // evaluated.
-func (w *evaluating) verdictsOfModule(work *ruleWork) []rule.Verdict {
-	eval, prepared, run, verdicts := work.Rule, work.prepared, work.run, work.recalled.verdicts
+func (w *evaluating) verdictsOfModule(eval *Rule, run *moduleRun) []rule.Verdict {
+	prepared, verdicts := eval.prepared, run.recalled.verdicts
 	if run.err != nil {
 		eval.ruleset.EvaluateErr = cmp.Or(eval.ruleset.EvaluateErr, run.err)
 		w.retryIn(RetryFailed)
@@ -86,8 +88,7 @@ func (w *evaluating) verdictsOfModule(work *ruleWork) []rule.Verdict {
 	if run.late > 0 {
 		w.retryIn(RetryFailed)
 	}
-	eval.Late = run.late
-	eval.IsQuarantined = prepared.strike(eval.ruleset.View.Object, run.late, run.lateBecause, eval.env.Now)
+	w.strike(eval, run.late, run.lateBecause)
 	return verdicts
 }
 

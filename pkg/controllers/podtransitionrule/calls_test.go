@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/webhookclient"
@@ -24,22 +23,14 @@ type service struct {
 	gone  []rule.RuleID
 
 	// open is the failure of calls while the circuit breaker is open; skipped are the rules
-	// whose calls were not made. While halfOpen, one call is admitted as the probe; admitted
-	// are the rules for which Admit was called.
-	open     *webhookclient.Failure
-	halfOpen bool
-	skipped  []rule.RuleID
-	admitted []rule.RuleID
+	// whose calls were not made.
+	open    *webhookclient.Failure
+	skipped []rule.RuleID
 }
 
 func (s *service) CircuitOpen(rule.RuleID, dispatch.Service) *webhookclient.Failure { return s.open }
 
-func (s *service) Admit(rule rule.RuleID, _ dispatch.Service) (bool, *webhookclient.Failure) {
-	s.admitted = append(s.admitted, rule)
-	if s.halfOpen {
-		s.halfOpen, s.open = false, &webhookclient.Failure{Class: webhookclient.ClassBreakerOpen, Message: "the probe is reserved", RetryAfter: 5 * time.Second}
-		return true, nil
-	}
+func (s *service) Admit(rule.RuleID, dispatch.Service) (bool, *webhookclient.Failure) {
 	return false, s.open
 }
 
@@ -284,6 +275,9 @@ func TestAServiceWhoseCircuitBreakerIsOpen(t *testing.T) {
 	s.round()
 	s.expectCalls("while it is open")
 	s.expectPermitted("while it is open")
+	if got := len(s.service.skipped); got != 1 {
+		t.Errorf("%d calls are counted as skipped, want 1", got)
+	}
 	status := s.object("web").Status
 	if got := s.blocked(); !strings.HasPrefix(got, "WebhookFailed: ") || !strings.Contains(got, "circuit breaker open") {
 		t.Errorf("waits for %q", got)
@@ -299,58 +293,6 @@ func TestAServiceWhoseCircuitBreakerIsOpen(t *testing.T) {
 	s.clock.SetTime(status.Blocked[0].NextCheck.Time)
 	s.round()
 	s.expectCalls("later", "POST web-000")
-}
-
-// TestManyRulesOfAServiceWhoseCircuitBreakerIsOpen shows that they are dealt with a little at a time, each once, so
-// that rules of other services need not wait.
-func TestManyRulesOfAServiceWhoseCircuitBreakerIsOpen(t *testing.T) {
-	const objects = 3
-	s := newHarness(t, opa.Options{})
-	for i := range objects {
-		s.rules(fmt.Sprintf("web-%d", i), webhookRule("approval", false))
-	}
-	s.put(waits(0).Obj())
-	s.service.open = &webhookclient.Failure{Class: webhookclient.ClassBreakerOpen, Message: "circuit breaker open", RetryAfter: time.Minute}
-	for _, want := range []int{1, 2, objects, objects} {
-		if again := s.round().RequeueAfter; want < objects && (again <= 0 || again > evaluation.RetryBackground) {
-			t.Errorf("comes back after %s for the others", again)
-		}
-		if got := len(s.service.skipped); got != want {
-			t.Errorf("calls of %d rules were skipped, want %d", got, want)
-		}
-	}
-	s.expectCalls("while it is open")
-}
-
-// TestAHalfOpenCircuitBreaker shows that a rule without calls takes no probe, and a rule with calls sends
-// one POST, for any number of waiting pods.
-func TestAHalfOpenCircuitBreaker(t *testing.T) {
-	s := newHarness(t, opa.Options{})
-	s.rules("web", webhookRule("approval", false))
-	s.round()
-	if got := s.service.admitted; len(got) != 0 {
-		t.Fatalf("%v take the probe without a pod that waits", got)
-	}
-	for i := range 30 {
-		s.put(waits(i).Obj())
-	}
-	s.service.halfOpen = true
-	s.round()
-	calls, _ := s.service.take()
-	if len(calls) != 1 || len(calls[0].Post.Resources) != 25 {
-		t.Fatalf("%d calls are made, want one about 25 pods", len(calls))
-	}
-	if got := s.step(time.Second).RequeueAfter; got <= 0 || got > 5*time.Second {
-		t.Errorf("comes back after %s for the pods that the probe is not about", got)
-	}
-	s.expectCalls("while the probe is under way")
-	s.service.open = nil
-	s.deliver(dispatch.Result{Call: calls[0], Post: &webhooktask.PostAnswer{Success: true}})
-	s.step(time.Second)
-	s.step(firstDelayOfACall)
-	if calls, _ = s.service.take(); len(calls) != 1 || len(calls[0].Post.Resources) != 5 {
-		t.Fatalf("%d calls are made after the probe, want one about the other 5 pods", len(calls))
-	}
 }
 
 // TestIgnoreDoesNotOverruleAnAnswer shows that a service that has answered no and cannot be reached any more has answered
@@ -382,19 +324,6 @@ func TestIgnoreDoesNotOverruleAnAnswer(t *testing.T) {
 			s.expectPermitted("after half an hour without a connection")
 		})
 	}
-}
-
-// TestNoCallIsMadeAboutAPodThatAnotherRuleWithholds.
-func TestNoCallIsMadeAboutAPodThatAnotherRuleWithholds(t *testing.T) {
-	s := newHarness(t, opa.Options{})
-	s.rules("web", webhookRule("approval", false))
-	s.rules("labels", labelled("approved", "approved"))
-	s.put(waits(0).Obj(), waits(1).Label("approved", "yes").Obj())
-	s.round()
-	s.expectCalls("one is not labelled", "POST web-001")
-	s.put(waits(0).Label("approved", "yes").Obj())
-	s.step(2 * time.Second)
-	s.expectCalls("now it is", "POST web-000")
 }
 
 // TestFailurePolicy shows that a request without an answer passes with Ignore, and waits with Fail.

@@ -100,18 +100,6 @@ func TestBothLimitsHold(t *testing.T) {
 	}
 }
 
-// TestAnUnreadyPodTakesNoDisruption matters because it is not healthy, and the eviction API decides about it by the
-// unhealthyPodEvictionPolicy.
-func TestAnUnreadyPodTakesNoDisruption(t *testing.T) {
-	s := newHarness(t, opa.Options{})
-	s.disruptionBudget(pdb("web", 2, 2, 3))
-	s.put(web(0).Obj(), web(1).Obj(), waits(2).Unready(builders.Epoch).Obj())
-	s.round()
-	if diff := cmp.Diff([]string{"web-002"}, s.permitted()); diff != "" {
-		t.Errorf("permitted (-want +got):\n%s", diff)
-	}
-}
-
 // TestAnUnreadyPodIsEvictedWhenTheEvictionAPIPermitsIt matters because its readiness gate would be closed for an eviction that
 // cannot follow, and the pod may recover.
 func TestAnUnreadyPodIsEvictedWhenTheEvictionAPIPermitsIt(t *testing.T) {

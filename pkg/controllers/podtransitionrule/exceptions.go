@@ -68,7 +68,7 @@ func (r *Reconciler) undoExpired(ctx context.Context, snapshot snapshot, o evalu
 	for i, undoErr := range errs {
 		switch {
 		case undoErr == nil:
-			snapshot.Undone(expired[i].Request)
+			snapshot.state.evaluation.Undone(expired[i].Request)
 		case apierrors.IsConflict(undoErr):
 			wait = backoff.MinDelay(wait, retryConflict)
 		case !apierrors.IsNotFound(undoErr):

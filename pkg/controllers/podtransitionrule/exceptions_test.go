@@ -105,20 +105,6 @@ func TestAHoldReleasesItsPodWhenItsTimeIsOver(t *testing.T) {
 	}
 }
 
-// TestAReleasedPodWaitsForOtherRules shows that a PodTransitionRule with a bound releases its own rules only.
-func TestAReleasedPodWaitsForOtherRules(t *testing.T) {
-	s := newHarness(t, opa.Options{})
-	s.rules("bounded", labelled("approved", "approved"))
-	s.bounded("bounded", time.Minute, appsv1alpha1.HoldRelease)
-	s.rules("other", labelled("checked", "checked"))
-	s.put(deferred(0).Obj())
-	s.round()
-	s.step(time.Hour)
-	if got := s.permitted(); len(got)+len(s.undone) > 0 {
-		t.Errorf("permitted %v, cancelled %v", got, s.undone)
-	}
-}
-
 // TestTheManagerBoundsHoldsWithoutABound, including holds of PodDisruptionBudgets.
 func TestTheManagerBoundsHoldsWithoutABound(t *testing.T) {
 	s := newHarness(t, opa.Options{})

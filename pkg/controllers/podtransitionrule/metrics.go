@@ -351,7 +351,7 @@ func (m *Metrics) forget(object types.NamespacedName) {
 // quarantines that began in it.
 func (r *Reconciler) count(turn *turn, snapshot snapshot, o evaluation.Outcome) {
 	r.metrics.follow(snapshot.Namespace, snapshot.NamespaceLabels != nil)
-	for _, counted := range snapshot.Count(turn.Turn, o, r.clock.Now()) {
+	for _, counted := range snapshot.state.evaluation.Count(turn.Turn, o, r.clock.Now()) {
 		r.metrics.counted(counted.Rule, counted.Enforcement, counted.Evaluated, counted.Withheld, counted.Would)
 	}
 	for name, ruleset := range o.Rulesets {
@@ -361,16 +361,13 @@ func (r *Reconciler) count(turn *turn, snapshot snapshot, o evaluation.Outcome) 
 	}
 	for id, eval := range o.Rules {
 		r.metrics.quarantine(id, eval.Quarantine() != nil)
-		r.metrics.late(id, eval.Late+o.Allocation.Late[id])
+		r.metrics.late(id, o.Evaluation.Late[id]+o.Allocation.Late[id])
 		if eval.Calls != nil {
 			tasks, oldest := eval.Calls.Tasks.Running()
 			r.metrics.running(id, tasks, oldest)
 		}
-		if eval.IsQuarantined {
-			r.recordQuarantine(eval)
-		}
 	}
-	for _, eval := range o.Allocation.Quarantined {
+	for _, eval := range slices.Concat(o.Evaluation.Quarantined, o.Allocation.Quarantined) {
 		r.recordQuarantine(eval)
 	}
 }

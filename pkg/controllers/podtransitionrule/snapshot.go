@@ -39,7 +39,7 @@ func (r *Reconciler) snapshot(ctx context.Context, turn *turn, namespace string)
 		ctrllog.FromContext(ctx).V(1).Info("Waiting for the pod cache to catch up", "record", stale, "seen", s.ResourceVersion)
 		return s, evaluation.RetryStale
 	}
-	s.Snapshot = s.WithMissing(now)
+	s.Snapshot = s.WithMissing(s.state.evaluation, now)
 	return s, 0
 }
 

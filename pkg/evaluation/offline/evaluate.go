@@ -109,12 +109,13 @@ func round(ctx context.Context, objects Objects, namespace string, options Optio
 		Governed: func() bool { return true },
 	})
 	defer turn.End()
-	snapshot := evaluator.Prepare(ctx, turn, evaluation.NewState(), func(needsPods func(*appsv1alpha1.PodTransitionRule) bool) podindex.Snapshot {
+	state := evaluation.NewState()
+	snapshot := evaluator.Prepare(ctx, turn, state, func(needsPods func(*appsv1alpha1.PodTransitionRule) bool) podindex.Snapshot {
 		return index.Snapshot(namespace, needsPods)
 	})
-	snapshot = snapshot.WithMissing(options.Now)
+	snapshot = snapshot.WithMissing(state, options.Now)
 	modules := evaluator.EvaluateModules(ctx, turn, snapshot, options.Now)
-	evaluated := evaluator.Evaluate(ctx, turn, snapshot, modules, evaluation.Calls{}, options.Now)
+	evaluated := evaluator.Evaluate(ctx, turn, snapshot, state, modules, evaluation.Calls{}, options.Now)
 	evaluated.OpenCalls(func(rule.RuleID, dispatch.Service) (bool, *webhookclient.Failure) { return false, nil })
 	allocated := evaluated.Allocate(ctx, turn, options.Now)
 	if err := ctx.Err(); err != nil {
