@@ -220,13 +220,17 @@ func Exempt(pod *corev1.Pod) (Reason, bool) {
 		return ReasonNotControlled, true
 	case pod.DeletionTimestamp != nil:
 		return ReasonTerminating, true
-	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+	case isFinished(pod):
 		return ReasonFinished, true
 	case pod.Annotations[corev1.MirrorPodAnnotationKey] != "":
 		return ReasonMirrorPod, true
 	default:
 		return "", false
 	}
+}
+
+func isFinished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // reasonDeletionByPodGC is the reason of the condition DisruptionTarget that pod GC writes.

@@ -68,11 +68,12 @@ const (
 	LapseKept      Lapse = "Kept"
 	LapseExchanged Lapse = "Exchanged"
 	LapseAbandoned Lapse = "Abandoned"
+	LapseEnded     Lapse = "Ended"
 )
 
 // Lapses returns all lapses.
 func Lapses() []Lapse {
-	return []Lapse{LapseUnwanted, LapseRepeated, LapseWithdrawn, LapseForgone, LapseKept, LapseExchanged, LapseAbandoned}
+	return []Lapse{LapseUnwanted, LapseRepeated, LapseWithdrawn, LapseForgone, LapseKept, LapseExchanged, LapseAbandoned, LapseEnded}
 }
 
 // Describe returns the lapse, human-readable, for events.
@@ -93,6 +94,8 @@ func (l Lapse) Describe() string {
 	case LapseExchanged:
 		return "another pod of its owner is to go instead: " +
 			"it is in a worse condition, has a lower deletion cost, or may be permitted while a rule withholds this pod"
+	case LapseEnded:
+		return "the pod has ended, and may be deleted at any time"
 	default:
 		return string(l)
 	}
@@ -125,6 +128,8 @@ type State struct {
 // change of the pod or its owner matters. The Lapse is the reason of a Cancel.
 func Next(s State, now time.Time) (Step, Lapse, time.Duration) {
 	switch {
+	case isFinished(s.Pod):
+		return Cancel, LapseEnded, 0 // a Job keeps the pods that have succeeded
 	case Actor(s.Record.Actor) == ActorOwner:
 		return s.nextForOwner(now)
 	case Actor(s.Record.Actor) != ActorLabel:

@@ -241,6 +241,7 @@ func TestNext(t *testing.T) {
 	operable := func(at time.Duration) func(*corev1.Pod) {
 		return labelled(appsv1alpha1.OperateLabelPrefix+"/pod-delete", strconv.FormatInt(requested.Add(at).UnixNano(), 10))
 	}
+	succeeded := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
 	toDelete := labelled(appsv1alpha1.ToDeleteLabelKey, "")
 	client, evictor, owner, label := Request{Actor: ActorClient}, Request{Actor: ActorEvictor, Method: MethodEviction}, Request{Actor: ActorOwner}, Request{Actor: ActorLabel}
 	tests := map[string]struct {
@@ -277,6 +278,8 @@ func TestNext(t *testing.T) {
 		"it is cancelled after an edit that ends it":      {state: state{request: owner, edits: []func(*corev1.Pod){daemon}, want: Unwanted, unwanted: UnwantedLapse}, step: Cancel, lapse: LapseUnwanted},
 		"a Job's delete waits until it is repeated":       {state: state{request: owner, edits: []func(*corev1.Pod){ownedBy("batch/v1", "Job")}, after: time.Minute}, again: MaxLapse - time.Minute},
 		"it lapses, and the controller may repeat it":     {state: state{request: owner, edits: []func(*corev1.Pod){ownedBy("batch/v1", "Job")}, after: MaxLapse}, step: Cancel, lapse: LapseRepeated},
+		"a Job keeps a pod that has succeeded":            {state: state{request: owner, edits: []func(*corev1.Pod){ownedBy("batch/v1", "Job"), succeeded}, want: Wanted}, step: Cancel, lapse: LapseEnded},
+		"a client may delete it at any time":              {state: state{request: client, edits: []func(*corev1.Pod){succeeded}, withheld: true}, step: Cancel, lapse: LapseEnded},
 		"a label operate that is no time ends the delete": {state: state{request: owner, edits: []func(*corev1.Pod){daemon, labelled(appsv1alpha1.OperateLabelPrefix+"/pod-delete", "x")}, want: Wanted}, step: Cancel, lapse: LapseForgone},
 	}
 	for name, tc := range tests {

@@ -18,8 +18,8 @@ type Plan struct {
 	// operation on them is allowed.
 	Keep []*corev1.Pod
 
-	// Cancel are pods that the owner needs again, or always needed. Their deletes are
-	// cancelled after a while: the owner may be about to repeat the delete.
+	// Cancel are pods that the owner needs again, or always needed, and pods that have ended, which it does not delete. Their
+	// deletes are cancelled after a while: the owner may be about to repeat the delete.
 	Cancel []*corev1.Pod
 
 	// Free is the number of further deletes that the owner may begin.
@@ -35,14 +35,18 @@ type Plan struct {
 // with the most progress are kept first: cancelling them would waste the most.
 func PlanFor(target, others int, pods []*corev1.Pod) Plan {
 	active := 0
-	var deferred []*corev1.Pod
+	var deferred, ended []*corev1.Pod
 	for _, pod := range pods {
-		if !replicasetscale.IsActive(pod) {
-			continue
+		isActive := replicasetscale.IsActive(pod)
+		if isActive {
+			active++
 		}
-		active++
-		if ForReplicaSet(pod) {
+		switch {
+		case !ForReplicaSet(pod):
+		case isActive:
 			deferred = append(deferred, pod)
+		case pod.DeletionTimestamp == nil:
+			ended = append(ended, pod)
 		}
 	}
 	slices.SortFunc(deferred, func(a, b *corev1.Pod) int {
@@ -54,7 +58,7 @@ func PlanFor(target, others int, pods []*corev1.Pod) Plan {
 	})
 	excess := max(0, active+others-target)
 	keep := min(excess, len(deferred))
-	return Plan{Keep: deferred[:keep], Cancel: deferred[keep:], Free: excess - keep, Mixed: others > 0}
+	return Plan{Keep: deferred[:keep], Cancel: append(deferred[keep:], ended...), Free: excess - keep, Mixed: others > 0}
 }
 
 // ForReplicaSet reports whether the delete in progress was begun for the ReplicaSet that controls the pod: its controller

@@ -36,6 +36,11 @@ func terminatingPod(name string) *corev1.Pod {
 	return pod
 }
 
+func evictedByKubelet(pod *corev1.Pod) *corev1.Pod {
+	pod.Status.Phase = corev1.PodFailed
+	return pod
+}
+
 func namesOf(pods []*corev1.Pod) []string {
 	var names []string
 	for _, pod := range pods {
@@ -65,6 +70,9 @@ func TestPlanFor(t *testing.T) {
 				deferred("b", "2", appsv1alpha1.PrepareLabelPrefix),
 				deferred("c", "3", appsv1alpha1.OperateLabelPrefix),
 			},
+		},
+		"a pod that has ended is not deleted any more": {
+			replicas: 1, pods: []*corev1.Pod{plain("a"), evictedByKubelet(deferred("b", "1", appsv1alpha1.PreCheckLabelPrefix))}, cancel: []string{"b"},
 		},
 		"of equal progress the oldest is keep": {
 			replicas: 1, keep: []string{"b"}, cancel: []string{"a"},

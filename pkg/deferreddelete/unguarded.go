@@ -32,7 +32,7 @@ func Unguarded(pod *corev1.Pod, owner OwnerState, namespaceTerminating bool) (Re
 	if reason, ended := endedBy(pod); ended {
 		return reason, true
 	}
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	if isFinished(pod) {
 		return "", false
 	}
 	if reason, ok := Disruption(pod); ok {
@@ -56,7 +56,7 @@ func UpdatedUnguarded(before, after *corev1.Pod) bool {
 	switch {
 	case !appsv1alpha1.IsControlled(before.Labels), mirror, before.UID != after.UID, before.Spec.NodeName == "":
 		return false
-	case after.DeletionTimestamp != nil, before.Status.Phase == corev1.PodSucceeded, before.Status.Phase == corev1.PodFailed:
+	case after.DeletionTimestamp != nil, isFinished(before):
 		return false
 	case before.Generation == 0, after.Generation <= before.Generation, lastDebugger(before) != lastDebugger(after):
 		return false

@@ -24,7 +24,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 			Help: "Held deletes and evictions that PodOps has cancelled: the owner needs the pod again (Unwanted), the request was not repeated (NotRepeated), " +
 				"the label to-delete was removed (Withdrawn), the owner did not delete " +
 				"the pod although it might (Forgone), another webhook, a policy or a PodDisruptionBudget denied its removal (Kept), " +
-				"another pod of its ReplicaSet goes instead (Exchanged), or the client went away while its request waited (Abandoned). " +
+				"another pod of its ReplicaSet goes instead (Exchanged), the client went away while its request waited (Abandoned), or the pod has ended (Ended). " +
 				"Holds that maxHold ends are counted by podops_holds_expired_total.",
 		}, []string{"reason"}),
 		unguarded: metricseries.NewNamespaceCounter(prometheus.CounterOpts{
