@@ -71,6 +71,9 @@ const (
 	// 2 s, and an act that was decided before is written after it.
 	recently = 15 * time.Second
 
+	// late is the time by which a watch is late at most, apart from watches that the schedule makes late.
+	late = 3 * time.Second
+
 	// requested is the time for which the request of a client explains that its pod leaves.
 	requested = 2*time.Minute + recently
 
@@ -103,7 +106,8 @@ type laws struct {
 	wished   map[string][]dated // by workload, the newest last
 	bounds   map[string][]dated // by namespace and name of a rule
 	pods     map[string]*podFacts
-	nodes    map[string]time.Time // when a node was created, or its labels changed last
+	freed    map[string][]time.Time // by workload, when pods without the control label were removed
+	nodes    map[string]time.Time   // when a node was created, or its labels changed last
 	lastAct  time.Time
 	counted  map[string]int
 	since    time.Time // of counted
@@ -139,7 +143,7 @@ type podFacts struct {
 func newLaws(w *World) *laws {
 	l := &laws{
 		world: w, mirror: mirror{}, removed: map[string]int{}, past: map[string]bool{}, off: map[string]time.Duration{}, wished: map[string][]dated{}, bounds: map[string][]dated{},
-		pods: map[string]*podFacts{}, nodes: map[string]time.Time{},
+		pods: map[string]*podFacts{}, nodes: map[string]time.Time{}, freed: map[string][]time.Time{},
 	}
 	for _, workload := range w.schedule.Workloads {
 		l.wished[workload.Name] = []dated{{w.began, workload.Replicas, revision{first, workload.isLabelled()}}}
@@ -284,6 +288,9 @@ func (l *laws) removal(write apiserver.Write, pod *corev1.Pod) {
 	}
 	on, _ := l.world.schedule.workload(pod.Labels[app])
 	l.removed[on.Name]++
+	if !isControlled(pod) {
+		l.freed[on.Name] = append(l.freed[on.Name], write.Time)
+	}
 	if !isActive(pod) {
 		return
 	}

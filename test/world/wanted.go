@@ -387,7 +387,7 @@ func (l *laws) ownBound(write apiserver.Write, before *corev1.Pod, on Workload) 
 	selected, serving := l.serving(on)
 	desired := l.desired(on, now)
 	least := desired - l.unavailable(on, desired) + l.world.schedule.Strict - l.twice()
-	if serving >= least || l.failedRecently(selected, now) {
+	if serving+l.freedLately(on, now) >= least || l.failedRecently(selected, now) {
 		return
 	}
 	why := fmt.Sprintf("%s took %s away: %d pods of %s are available, and its maxUnavailable demands %d",
@@ -410,6 +410,12 @@ func (l *laws) owe(pod *corev1.Pod, now time.Time, law, why string) {
 // failedRecently reports whether a pod became unready by itself recently, or is new.
 func (l *laws) failedRecently(pods []*corev1.Pod, now time.Time) bool {
 	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return now.Sub(l.facts(pod).failed) < recently })
+}
+
+// freedLately returns how many pods of a workload without the control label were removed so lately that PodOps may not have seen it: nothing
+// delays their removal, also while another pod of the workload gets its permit.
+func (l *laws) freedLately(on Workload, now time.Time) int {
+	return countFunc(l.freed[on.Name], func(at time.Time) bool { return now.Sub(at) < late })
 }
 
 // closes checks that the owner or a client wants a pod removed that goes off traffic to be deleted. The request of the
