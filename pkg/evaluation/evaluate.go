@@ -281,7 +281,7 @@ func environmentOf(snapshot Snapshot, view podindex.RuleView, now time.Time) rul
 
 // evaluateRule evaluates one rule for the requests of its stage and files the verdicts.
 func (w *evaluating) evaluateRule(ctx context.Context, eval *Rule, candidates map[string]*permit.Candidate) {
-	prepared, view, run := eval.prepared, eval.ruleset.View, w.modules[eval.ID()]
+	prepared, view, run := eval.prepared, eval.ruleset.View, w.modules[eval.prepared]
 	if (run == nil || run.unopened) && prepared.webhook == nil && eval.ruleset.unreached[prepared.stage] {
 		eval.skipped = true
 		return
@@ -314,7 +314,7 @@ func (w *evaluating) evaluateRule(ctx context.Context, eval *Rule, candidates ma
 // checked again in the order of permits, or the request is withheld. With an exception it is not, and no
 // service is called about it.
 func (w *evaluating) fileVerdict(eval *Rule, remembered remark, request rule.Request, verdict rule.Verdict, candidate *permit.Candidate) {
-	prepared, run := eval.prepared, w.modules[eval.ID()]
+	prepared, run := eval.prepared, w.modules[eval.prepared]
 	exception, reason := w.exceptions.exceptionForRule(eval, request)
 	if verdict.Call && eval.Calls != nil && exception == "" {
 		eval.Calls.wants = append(eval.Calls.wants, request)

@@ -12,7 +12,7 @@ import (
 )
 
 // Modules has the evaluations of users' modules in one round, by rule.
-type Modules map[rule.RuleID]*moduleRun
+type Modules map[*preparedRule]*moduleRun
 
 // moduleRun is the evaluation of one rule with a user's module in one round.
 type moduleRun struct {
@@ -111,7 +111,7 @@ func (e *Evaluator) openRuns(ctx context.Context, t *Turn, snapshot Snapshot, no
 			if run.program == nil || run.program.Needs().Namespace && env.Namespace.Labels == nil {
 				continue
 			}
-			modules[prepared.id] = run
+			modules[prepared] = run
 			if run.begin(t); len(run.open) > 0 {
 				open = append(open, run)
 			}

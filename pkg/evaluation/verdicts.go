@@ -16,7 +16,7 @@ import (
 func (w *evaluating) verdicts(
 	ctx context.Context, eval *Rule, recalled *Recollection, requests []rule.Request, version uint64,
 ) []rule.Verdict {
-	prepared, run := eval.prepared, w.modules[eval.ID()]
+	prepared, run := eval.prepared, w.modules[eval.prepared]
 	switch {
 	case run != nil && run.unopened:
 		return w.notReached(eval, requests)

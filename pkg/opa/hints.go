@@ -26,6 +26,9 @@ const (
 	// HintNoNumber means that a label or an annotation is compared with a number.
 	HintNoNumber = vet.HintNoNumber
 
+	// HintFormat means that the format of a message does not fit its arguments.
+	HintFormat = vet.HintFormat
+
 	// HintOtherPods means that a label or an annotation withholds a pod when another pod has it, and not when the pod has it itself.
 	HintOtherPods = vet.HintOtherPods
 )

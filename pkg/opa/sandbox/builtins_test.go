@@ -112,8 +112,8 @@ func callable() []*ast.Builtin {
 	})
 }
 
-// TestEveryBuiltinWithLargeArguments calls each builtin that rules may call with the largest arguments that a module can build. Whatever
-// happens to the worker, the module has an outcome of its own within its limits, and another namespace gets its verdict.
+// TestEveryBuiltinWithLargeArguments calls each builtin that rules may call with the largest arguments that a module can build. The module
+// has an outcome of its own within its limits, and another namespace gets its verdict.
 func TestEveryBuiltinWithLargeArguments(t *testing.T) {
 	sandbox := New(Options{Timeout: patience})
 	engine := engineWith(t, opa.Options{RoundBudget: time.Minute}, sandbox)

@@ -22,7 +22,7 @@ type Builtins struct {
 	Instead string
 }
 
-// AllBuiltins returns all builtins of OPA, first those that rules may call. Rules may call what needs nothing but its arguments and
+// AllBuiltins returns all builtins of OPA, first the builtins that rules may call. Rules may call what needs nothing but its arguments and
 // gives the same result each time. How long a call takes does not matter: the limits of the worker (pkg/opa/sandbox) end it.
 func AllBuiltins() []Builtins { return slices.Concat(allowedBuiltins(), deniedBuiltins()) }
 
@@ -81,7 +81,7 @@ func deniedBuiltins() []Builtins {
 		{Names: []string{"opa.runtime"}, Why: "rules do not read the environment of the manager", Instead: "use input.parameters"},
 		{
 			Names: []string{"crypto.", "io.jwt."},
-			Why:   "they work with keys, and everybody who may read a rule can read the keys in it", Instead: "write a webhook rule that checks signatures",
+			Why:   "they work with keys, and all users who may read a rule can read the keys in it", Instead: "write a webhook rule that checks signatures",
 		},
 		{
 			Names: []string{"graph.", "graphql.", "walk"},

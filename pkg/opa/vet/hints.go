@@ -41,6 +41,7 @@ func ruleHints(rule *ast.Rule) []Problem {
 	if ruleName(rule) == "deny" {
 		found = append(found, messageReads(rule)...)
 	}
+	found = append(found, formats(rule)...)
 	ast.WalkExprs(rule, func(expr *ast.Expr) bool {
 		if term, ok := expr.Terms.(*ast.Term); ok {
 			if object, ok := term.Value.(ast.Object); ok && object.Len() == 0 {

@@ -37,6 +37,12 @@ func TestHints(t *testing.T) {
 		"a standby among the others":      {module: "allow if { some p in input.pods; p.labels.standby == \"true\"; p.available }\nreason := \"no standby\""},
 		"the number of the others":        {module: `deny contains "x" if { some p in input.pods; not p.available }`},
 		"others of the zone":              {module: `deny contains "x" if { some p in input.pods; p.labels.zone == input.pod.labels.zone }`},
+		"too few arguments":               {module: `deny contains sprintf("%s of %s%%", [input.pod.name]) if input.pod.ready`, want: []string{vet.HintFormat}},
+		"too many arguments":              {module: `deny contains m if { input.pod.ready; m := sprintf("100%%", [input.pod.name]) }`, want: []string{vet.HintFormat}},
+		"a quotient as a whole number":    {module: `deny contains m if { input.now > 0; m := sprintf("%5d s", [input.now / 1e9]) }`, want: []string{vet.HintFormat}},
+		"a variable that is a quotient":   {module: `deny contains m if { s := input.now / 1e9; m := sprintf("%d s", [s]) }`, want: []string{vet.HintFormat}},
+		"a quotient that is rounded":      {module: `deny contains m if { input.now > 0; m := sprintf("%d s", [round(input.now / 1e9)]) }`},
+		"a quotient with its digits":      {module: `deny contains m if { s := input.now / 1e9; m := sprintf("%.1f s, %v", [s, s]) }`},
 		"a negated comparison is no hint": {module: `deny contains "x" if not input.pod.labels.approved == "true"`},
 	} {
 		t.Run(name, func(t *testing.T) {

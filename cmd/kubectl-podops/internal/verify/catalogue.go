@@ -28,9 +28,7 @@ func catalogue() map[string]check {
 		"invalid-parameters": {
 			levelError, "The parameters do not fit the schema of the PodTransitionPolicy", "Correct them; spec.parameters of the policy has the schema.",
 		},
-		"policy-not-found": {
-			levelWarning, "No file has the PodTransitionPolicy of the rule", "Add its file: the rule withholds every pod until the policy exists.",
-		},
+		"policy-not-found": {levelWarning, "No file has the PodTransitionPolicy of the rule", "Add its file: until then the rule withholds every pod."},
 		"undefined-parameter": {
 			levelError, "The module reads a parameter that the schema does not have", "Correct the name, or add it to spec.parameters.",
 		},
@@ -68,6 +66,7 @@ func catalogue() map[string]check {
 		"default-allow":      {levelWarning, "allow is true unless a rule makes it false: a condition that is undefined permits the pod", `Write "allow if ...".`},
 		"empty-condition":    {levelWarning, "The condition is an empty object, which is always true", "Write the condition."},
 		"label-is-no-number": {levelWarning, "A label or annotation is a string: it is greater than every number, and equal to none", "Convert it by to_number."},
+		"format":             {levelWarning, "The format of a message does not fit its arguments", "Correct it at the place."},
 		"only-other-pods": {
 			levelNote, "A fact of another pod withholds the pod, and the same fact of the pod itself does not",
 			"Read the fact of input.pod, too: input.pods are the other pods.",
