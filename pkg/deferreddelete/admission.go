@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -29,13 +30,17 @@ const (
 	OwnerGone
 )
 
-// DeletionState returns the state of an owner that exists. An owner whose pods stay when it is deleted counts as present: a delete by
-// its controller is of before.
-func DeletionState(owner metav1.Object) OwnerState {
-	if owner.GetDeletionTimestamp() == nil || slices.Contains(owner.GetFinalizers(), metav1.FinalizerOrphanDependents) {
+// StateWhenRead returns the state of the controller of a pod as it was read, or could not be. An owner whose pods stay when it is deleted
+// counts as present: a delete by its controller is of before.
+func StateWhenRead(pod *corev1.Pod, owner metav1.Object, err error) OwnerState {
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && owner.GetUID() != metav1.GetControllerOfNoCopy(pod).UID:
+		return OwnerGone
+	case err != nil || owner.GetDeletionTimestamp() == nil || slices.Contains(owner.GetFinalizers(), metav1.FinalizerOrphanDependents):
 		return OwnerPresent
+	default:
+		return OwnerTerminating
 	}
-	return OwnerTerminating
 }
 
 // Outcome is the answer to a delete or an eviction.

@@ -119,20 +119,25 @@ func (d Request) Join(pod *corev1.Pod, now time.Time) (appsv1alpha1.PendingDelet
 		record.OwnerGeneration, record.Seen = d.OwnerGeneration, now.UnixNano()
 		return record, true
 	case recorded != ActorLabel && (recorded != ActorOwner || d.Actor == ActorOwner && OwnerKind(pod) == kindJob):
-		return repeated(record, Waits(record) && !isWithheld(pod), now)
+		return repeated(record, Waits(record) && Verdicts[any](pod.Annotations) == nil, now)
 	default:
 		return record, false
 	}
 }
 
-// isWithheld reports whether a pod has the verdict of a rule.
-func isWithheld(pod *corev1.Pod) bool {
-	for key := range pod.Annotations {
-		if strings.HasPrefix(key, appsv1alpha1.DetailAnnotationPrefix+"/") {
-			return true
+// Verdicts returns the annotations that explain why a pod waits, each with no value: the change that removes them; nil without any.
+func Verdicts[V any](annotations map[string]string) map[string]V {
+	var verdicts map[string]V
+	for key := range annotations {
+		if !strings.HasPrefix(key, appsv1alpha1.DetailAnnotationPrefix+"/") {
+			continue
 		}
+		if verdicts == nil {
+			verdicts = map[string]V{}
+		}
+		verdicts[key] = *new(V)
 	}
-	return false
+	return verdicts
 }
 
 // repeated returns the record of a request that is repeated, and whether it has to be written: after half

@@ -3,7 +3,6 @@ package podindex
 import (
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -132,7 +131,7 @@ func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, of revisions
 		p.setPending(object)
 	}
 	p.setCause(cause)
-	p.leftover = len(p.requests) == 0 && isDetailed(object) && !facts.Terminating
+	p.leftover = len(p.requests) == 0 && deferreddelete.Verdicts[any](object.Annotations) != nil && !facts.Terminating
 	if len(p.requests) > 0 || p.leftover {
 		p.object = object
 	}
@@ -143,15 +142,6 @@ func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, of revisions
 // creates it again.
 func (p *pod) isStray() bool {
 	return p.controller.UID == "" && !p.fact.Available && !p.fact.Permitted && len(p.requests) == 0
-}
-
-func isDetailed(object *corev1.Pod) bool {
-	for key := range object.Annotations {
-		if strings.HasPrefix(key, appsv1alpha1.DetailAnnotationPrefix+"/") {
-			return true
-		}
-	}
-	return false
 }
 
 // setCause sets the cause of the requests for a deferred delete.
@@ -173,7 +163,7 @@ func (p *pod) setPending(object *corev1.Pod) {
 		}
 		request.Evicts = deferreddelete.Method(record.Method) == deferreddelete.MethodEviction
 		if deferreddelete.Waits(record) {
-			request.Asked, request.Refused = deferreddelete.LastSeen(record), isDetailed(object)
+			request.Asked, request.Refused = deferreddelete.LastSeen(record), deferreddelete.Verdicts[any](object.Annotations) != nil
 		}
 	}
 	switch {

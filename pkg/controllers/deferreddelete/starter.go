@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -396,26 +395,14 @@ func beginPending(ctx context.Context, c client.Client, pod *corev1.Pod, request
 	}, request.Begin(pod, since))
 }
 
-// withoutVerdicts removes the verdicts of the rules on an earlier lifecycle of a pod: the next
-// client waits for other verdicts.
-func withoutVerdicts(pod *corev1.Pod) map[string]any {
-	verdicts := map[string]any{}
-	for key := range pod.Annotations {
-		if strings.HasPrefix(key, appsv1alpha1.DetailAnnotationPrefix+"/") {
-			verdicts[key] = nil
-		}
-	}
-	return verdicts
-}
-
 // patchRecord adds labels to the pod with this UID, not to another pod of the same name, and writes
 // the record of its pending delete. It returns the pod as stored, nil when the pod no longer exists.
 func patchRecord(
 	ctx context.Context, c client.Client, pod *corev1.Pod, labels map[string]any, record appsv1alpha1.PendingDelete,
 ) (*corev1.Pod, error) {
 	annotations := map[string]any{}
-	if len(labels) > 0 {
-		annotations = withoutVerdicts(pod)
+	if len(labels) > 0 { // the client waits for the verdicts on this lifecycle
+		maps.Copy(annotations, deferreddelete.Verdicts[any](pod.Annotations))
 	}
 	annotations[appsv1alpha1.PendingDeleteAnnotationKey] = deferreddelete.Encode(record)
 	stored, err := podwriter.PatchMetadata(ctx, c, pod, labels, annotations)

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -171,16 +170,8 @@ func (u *Unguarded) ownerState(ctx context.Context, pod *corev1.Pod) deferreddel
 	if owner == nil || !isCached {
 		return deferreddelete.OwnerPresent
 	}
-	controller := metav1.GetControllerOfNoCopy(pod)
-	err := u.reader.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: controller.Name}, owner)
-	switch {
-	case apierrors.IsNotFound(err) || err == nil && owner.GetUID() != controller.UID:
-		return deferreddelete.OwnerGone
-	case err != nil:
-		return deferreddelete.OwnerPresent
-	default:
-		return deferreddelete.DeletionState(owner)
-	}
+	err := u.reader.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: metav1.GetControllerOfNoCopy(pod).Name}, owner)
+	return deferreddelete.StateWhenRead(pod, owner, err)
 }
 
 func (u *Unguarded) namespaceTerminating(ctx context.Context, name string) bool {

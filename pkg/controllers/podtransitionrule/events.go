@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/rule"
@@ -131,7 +132,7 @@ func rolloutsOf(pods []*withheldPod) map[string]*rollout {
 			rollouts[string(owner.UID)] = held
 		}
 		held.pods++
-		held.known = held.known || len(withoutExplanations(pod.object.Annotations)) > 0
+		held.known = held.known || len(deferreddelete.Verdicts[*string](pod.object.Annotations)) > 0
 	}
 	return rollouts
 }

@@ -6,7 +6,6 @@ import (
 	"hash"
 	"hash/fnv"
 	"maps"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -73,7 +72,7 @@ func (r *Reconciler) explain(ctx context.Context, turn *turn, snapshot snapshot,
 	if change == nil && len(snapshot.Leftover) > 0 {
 		if turn.slot.take() {
 			left := snapshot.Leftover[0]
-			change = &podChange{pod: left, change: lifecycle.Change{Annotations: withoutExplanations(left.Annotations)}}
+			change = &podChange{pod: left, change: lifecycle.Change{Annotations: deferreddelete.Verdicts[*string](left.Annotations)}}
 		}
 	}
 	if len(snapshot.Leftover) > 1 || len(snapshot.Leftover) == 1 && (change == nil || pod != nil) {
@@ -130,7 +129,7 @@ func outdated(snapshot snapshot, o evaluation.Outcome) []*podChange {
 		if object == nil || !request.Refused || len(due) == maxAnswers {
 			continue
 		}
-		due = append(due, &podChange{pod: object, change: lifecycle.Change{Annotations: withoutExplanations(object.Annotations)}})
+		due = append(due, &podChange{pod: object, change: lifecycle.Change{Annotations: deferreddelete.Verdicts[*string](object.Annotations)}})
 	}
 	return due
 }
@@ -264,7 +263,7 @@ func waitingPods(snapshot snapshot, o evaluation.Outcome) []*withheldPod {
 
 // annotationsFor returns the annotations of a pod that have to change.
 func annotationsFor(pod *withheldPod) map[string]*string {
-	changed := withoutExplanations(pod.object.Annotations)
+	changed := deferreddelete.Verdicts[*string](pod.object.Annotations)
 	for object, reasons := range pod.reasons {
 		key := appsv1alpha1.DetailAnnotationKey(object)
 		value, err := json.Marshal(appsv1alpha1.Detail{Stage: pod.stage, RejectInfo: rejectInfo(reasons)})
@@ -282,20 +281,4 @@ func annotationsFor(pod *withheldPod) map[string]*string {
 		changed[key] = &text
 	}
 	return changed
-}
-
-// withoutExplanations returns the removal of the annotations that explain why a pod waits; nil for a pod
-// without them.
-func withoutExplanations(annotations map[string]string) map[string]*string {
-	var off map[string]*string
-	for key := range maps.Keys(annotations) {
-		if !strings.HasPrefix(key, appsv1alpha1.DetailAnnotationPrefix+"/") {
-			continue
-		}
-		if off == nil {
-			off = map[string]*string{}
-		}
-		off[key] = nil
-	}
-	return off
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/permit"
@@ -105,7 +106,7 @@ func changesOf(
 		if pod := view.Pod(uid); pod != nil {
 			change := lifecycle.Advance(lifecycle.FactsOf(pod), permits[uid], options, now)
 			if !change.IsEmpty() {
-				change.Annotations = withoutExplanations(pod.Annotations)
+				change.Annotations = deferreddelete.Verdicts[*string](pod.Annotations)
 			}
 			changes = append(changes, &podChange{pod: pod, change: change})
 		}

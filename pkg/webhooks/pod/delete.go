@@ -12,7 +12,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -219,16 +218,7 @@ func (d *reviewer) owner(ctx context.Context, pod *corev1.Pod) (client.Object, d
 func stateIn(ctx context.Context, reader client.Reader, pod *corev1.Pod, owner client.Object) deferreddelete.OwnerState {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	err := reader.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: controller.Name}, owner)
-	switch {
-	case apierrors.IsNotFound(err):
-		return deferreddelete.OwnerGone
-	case err != nil:
-		return deferreddelete.OwnerPresent
-	case owner.GetUID() != controller.UID:
-		return deferreddelete.OwnerGone
-	default:
-		return deferreddelete.DeletionState(owner)
-	}
+	return deferreddelete.StateWhenRead(pod, owner, err)
 }
 
 // maxNamed bounds the PodTransitionRules that a message names.

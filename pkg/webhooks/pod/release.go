@@ -3,12 +3,12 @@ package pod
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/replicasetscale"
 	"github.com/podops-dev/podops/pkg/webhooks/review"
 )
@@ -20,15 +20,9 @@ func releasePatch(requested *corev1.Pod) []jsonpatch.Operation {
 	if appsv1alpha1.IsControlled(requested.Labels) {
 		return nil
 	}
-	changes := replicasetscale.Unpin(requested)
-	if changes == nil {
-		changes = map[string]any{}
-	}
-	for key := range requested.Annotations {
-		if strings.HasPrefix(key, appsv1alpha1.DetailAnnotationPrefix+"/") {
-			changes[key] = nil
-		}
-	}
+	changes := map[string]any{}
+	maps.Copy(changes, replicasetscale.Unpin(requested))
+	maps.Copy(changes, deferreddelete.Verdicts[any](requested.Annotations))
 	var operations []jsonpatch.Operation
 	for _, key := range slices.Sorted(maps.Keys(changes)) {
 		operation := jsonpatch.NewOperation("replace", review.AnnotationPath(key), changes[key])
