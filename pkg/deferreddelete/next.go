@@ -116,7 +116,7 @@ type State struct {
 	Want        Want
 	UnwantedFor time.Duration
 
-	// Withheld is whether rules withhold the pod: its client was told so.
+	// Withheld is whether rules withhold the pod: its client was answered so.
 	Withheld bool
 
 	// Unobserved is the time between the last recorded request and the first look of this manager: since it began to
@@ -153,8 +153,8 @@ func (s State) nextForClient(now time.Time) (Step, Lapse, time.Duration) {
 	return Wait, "", left
 }
 
-// lapse returns for how long a request is pending that is not repeated: three of its intervals, after its wait. Nobody knows whether a client that
-// was told to ask again for a pod that is prepared will do so, and the pod is off traffic meanwhile. Controllers repeat
+// lapse returns for how long a request is pending that is not repeated: three of its intervals, after its wait. A client that
+// was answered to repeat the request for a pod that is prepared may not do so, and the pod is off traffic meanwhile. Controllers repeat
 // their requests ever less often.
 func (s State) lapse() time.Duration {
 	actor := Actor(s.Record.Actor)

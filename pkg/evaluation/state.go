@@ -19,7 +19,7 @@ type State struct {
 	// never modified.
 	missed map[types.UID]int
 
-	// refused are the pods whose clients were told that rules withhold them, with the time of the request. The map is replaced, never
+	// refused are the pods whose clients were answered that rules withhold them, with the time of the request. The map is replaced, never
 	// modified.
 	refused map[types.UID]time.Time
 
@@ -60,17 +60,17 @@ func (s *State) ruleset(ruleset string) *rulesetState {
 func (s *State) observeRefused(waiting []rule.Request) {
 	refused := map[types.UID]time.Time{}
 	for _, request := range waiting {
-		if !request.Asked.IsZero() && (request.Refused || s.isRefused(request)) {
-			refused[request.Pod.UID] = request.Asked
+		if !request.Requested.IsZero() && (request.Refused || s.isRefused(request)) {
+			refused[request.Pod.UID] = request.Requested
 		}
 	}
 	s.refused = refused
 }
 
-// isRefused reports whether the client of a request has had an answer since it asked last.
+// isRefused reports whether the client of a request has been answered since its last request.
 func (s *State) isRefused(request rule.Request) bool {
 	at, refused := s.refused[request.Pod.UID]
-	return refused && at.Equal(request.Asked)
+	return refused && at.Equal(request.Requested)
 }
 
 // Forget drops the state of the PodTransitionRules that are not present, and returns their names.

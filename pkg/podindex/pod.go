@@ -153,7 +153,7 @@ func (p *pod) setCause(cause rule.Cause) {
 	}
 }
 
-// setPending records for whom the deletion of a pod waits, in its requests as well.
+// setPending records the client that the deletion of a pod waits for, in its requests as well.
 func (p *pod) setPending(object *corev1.Pod) {
 	record, ok := deferreddelete.Pending(object)
 	for i := range p.requests {
@@ -163,7 +163,7 @@ func (p *pod) setPending(object *corev1.Pod) {
 		}
 		request.Evicts = deferreddelete.Method(record.Method) == deferreddelete.MethodEviction
 		if deferreddelete.Waits(record) {
-			request.Asked, request.Refused = deferreddelete.LastSeen(record), deferreddelete.Verdicts[any](object.Annotations) != nil
+			request.Requested, request.Refused = deferreddelete.LastSeen(record), deferreddelete.Verdicts[any](object.Annotations) != nil
 		}
 	}
 	switch {

@@ -119,10 +119,10 @@ type Request struct {
 	// Evicts is true if the request is an eviction, which the API server decides about by PodDisruptionBudgets.
 	Evicts bool
 
-	// Asked is when a client that waits for the answer last requested the deletion, and Refused whether it was told since that
+	// Requested is when a client that waits for the answer last requested the deletion, and Refused whether it was answered since that
 	// rules withhold the pod; zero for any other lifecycle. A permit that no client waits for would take the pod off traffic in vain.
-	Asked   time.Time
-	Refused bool
+	Requested time.Time
+	Refused   bool
 
 	// Attempt is the value of the label that marks the request. A verdict is valid for this
 	// value only.

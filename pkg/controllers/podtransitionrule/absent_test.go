@@ -37,7 +37,7 @@ func requested(s *harness, i int) *corev1.Pod {
 	return request(s, web(i).Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, s.clock.Now()).Obj())
 }
 
-// TestAPodIsPermittedWhileItsClientWaits shows that the approval of a pod whose client was told that a rule withholds it takes it off
+// TestAPodIsPermittedWhileItsClientWaits shows that the approval of a pod whose client was answered that a rule withholds it takes it off
 // traffic once the client repeats the request, and not before.
 func TestAPodIsPermittedWhileItsClientWaits(t *testing.T) {
 	s := newHarness(t, opa.Options{})
