@@ -255,6 +255,9 @@ func (x *explainer) notReported(operation podstate.Operation, stage appsv1alpha1
 			break
 		}
 	}
+	if record := x.state.Delete; record != nil && deferreddelete.Waits(*record) {
+		reason.Message += "; once they permit the pod, it goes off traffic when its client repeats the request"
+	}
 	if !x.s.Manager.Lease && !x.s.CannotRead("leases") {
 		reason.Message += "; there is no Lease of a manager in namespace " + x.s.Manager.Namespace + " (--podops-namespace)"
 	}
