@@ -92,7 +92,8 @@ func (o Owner) hasPlaceOf(other Owner) bool {
 func (o Owner) equals(other Owner) bool {
 	return o.hasPlaceOf(other) && o.Desired == other.Desired && o.MinReady == other.MinReady && o.Terminating == other.Terminating &&
 		o.Uncounted == other.Uncounted && o.Scale == other.Scale && o.Observed == other.Observed && o.Unreadable == other.Unreadable &&
-		o.Recreates == other.Recreates && o.Surges == other.Surges && o.Progress == other.Progress && slices.Equal(o.SkipRules, other.SkipRules) && maps.Equal(o.TemplateLabels, other.TemplateLabels)
+		o.Recreates == other.Recreates && o.Surges == other.Surges && o.Progress == other.Progress &&
+		slices.Equal(o.SkipRules, other.SkipRules) && maps.Equal(o.TemplateLabels, other.TemplateLabels)
 }
 
 // covers reports whether the rule selects the pods of the workload's template. A rule that selects

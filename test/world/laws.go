@@ -142,7 +142,8 @@ type podFacts struct {
 
 func newLaws(w *World) *laws {
 	l := &laws{
-		world: w, mirror: mirror{}, removed: map[string]int{}, past: map[string]bool{}, off: map[string]time.Duration{}, wished: map[string][]dated{}, bounds: map[string][]dated{},
+		world: w, mirror: mirror{}, removed: map[string]int{}, past: map[string]bool{}, off: map[string]time.Duration{},
+		wished: map[string][]dated{}, bounds: map[string][]dated{},
 		pods: map[string]*podFacts{}, nodes: map[string]time.Time{}, freed: map[string][]time.Time{},
 	}
 	for _, workload := range w.schedule.Workloads {
@@ -211,7 +212,8 @@ func (l *laws) end() {
 func (l *laws) found() Verdict {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return Verdict{Violations: slices.Clone(l.violated), Writes: l.writes, Removed: l.atEnd, Left: l.left, OffTraffic: maps.Clone(l.off), Unguarded: slices.Sorted(maps.Keys(l.past))}
+	return Verdict{Violations: slices.Clone(l.violated), Writes: l.writes, Removed: l.atEnd, Left: l.left,
+		OffTraffic: maps.Clone(l.off), Unguarded: slices.Sorted(maps.Keys(l.past))}
 }
 
 // write checks the laws of writes.
