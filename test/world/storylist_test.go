@@ -315,6 +315,11 @@ func clients() []story {
 			length: 3 * time.Minute, left: 6, removed: 1, granted: map[string]int{"evict-some": 1},
 		},
 		{
+			name: "pods are approved that a descheduler which may evict one has requested for long", workload: deployment(6),
+			acts:   []world.Act{approvals(), during(10, "evict-some", 1, "", 3*time.Minute), at(97, "approve", 0, "")},
+			length: 5 * time.Minute, left: 6, removed: 1, granted: map[string]int{"evict-some": 1}, off: time.Second,
+		},
+		{
 			name: "a descheduler that may evict two pods under a rule", workload: deployment(12),
 			acts:   []world.Act{at(0, "rule", 0, "share=25%"), during(10, "evict-some", 2, "", time.Minute)},
 			length: 3 * time.Minute, left: 12, removed: 2, granted: map[string]int{"evict-some": 2},
