@@ -162,6 +162,9 @@ type Schedule struct {
 
 	// Short ends the schedule without the rollouts, scale-ins and scale-outs after its end.
 	Short bool
+
+	// Events has the Events of PodOps written, which laws read. They are a tenth of all requests.
+	Events bool
 }
 
 // String returns the schedule, with a line for each workload and act.

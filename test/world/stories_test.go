@@ -48,6 +48,7 @@ const anyNumber = -1
 func (s story) schedule() world.Schedule {
 	schedule := world.Schedule{
 		Seed: 7, Nodes: s.nodes, Managers: s.managers, Workloads: []world.Workload{s.workload}, Acts: s.acts, Late: s.late, Length: s.length,
+		Events: s.unguarded != nil,
 	}
 	if schedule.Nodes == 0 {
 		schedule.Nodes = 3

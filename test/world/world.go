@@ -150,7 +150,7 @@ func (w *World) serve() {
 	w.managers = newManagers(w)
 	w.server = apiserver.New(apiserver.Options{
 		Seed: w.schedule.Seed, Admission: w.managers.admission(), OnWrite: w.observe, Lag: w.lag, Definitions: w.fixture.definitions,
-		FieldOwners: w.schedule.fieldOwners(), WithoutEvents: true,
+		FieldOwners: w.schedule.fieldOwners(), WithoutEvents: !w.schedule.Events,
 	})
 }
 
