@@ -260,6 +260,11 @@ func counterparts() []story {
 			acts:   []world.Act{approvals(), at(10, "suspend", 0, ""), at(40, "unsuspend", 0, ""), at(70, "approve", 0, "")},
 			length: 4 * time.Minute, left: 2,
 		},
+		{
+			name: "the pods of a Job end while they wait", workload: of(world.Job, 2), // they end after 20 minutes
+			acts:   []world.Act{approvals(), at(10, "suspend", 0, "")},
+			length: 25 * time.Minute,
+		},
 	}
 }
 
