@@ -190,7 +190,7 @@ func (s Schedule) applies() bool {
 	return slices.ContainsFunc(s.Acts, func(a Act) bool { return a.Text == serverSide })
 }
 
-// fieldOwners returns the resources whose owners of fields matter: those that an act writes with server-side apply.
+// fieldOwners returns the resources whose owners of fields matter: the resources that an act writes with server-side apply.
 func (s Schedule) fieldOwners() []string {
 	if !s.applies() {
 		return nil
