@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"weak"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
@@ -91,12 +90,9 @@ type Engine struct {
 	// schema is the JSON schema of the input of a user's module.
 	schema map[string]any
 
-	// memory holds *compiled by programKey, documents by documentKey, versionedPod by podKey and
+	// memory holds *moduleInfo by infoKey, *compiled by programKey, documents by documentKey, versionedPod by podKey and
 	// *cachedVerdicts by cacheKey.
 	memory *memory
-
-	// infos has an entry for each user's module that is in use.
-	infos moduleInfos
 
 	compilations atomic.Int64
 
@@ -126,10 +122,9 @@ func New(options Options) (*Engine, error) {
 		options:       options,
 		capabilities:  allowed,
 		library:       parsed,
-		terms:         newTermCache(remembered),
+		terms:         &termCache{memory: remembered},
 		schema:        schema,
 		memory:        remembered,
-		infos:         moduleInfos{known: map[string]weak.Pointer[moduleInfo]{}},
 		builtIn:       map[rule.Kind]*compiled{},
 		customQueries: map[spec.Entry]rego.PreparedEvalQuery{},
 	}, nil

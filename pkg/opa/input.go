@@ -18,7 +18,7 @@ type key struct {
 // batchInput returns the input of a built-in rule, and the keys of its requests in the given order.
 // No two requests may have the same key: OPA would build an object that has it twice. tasks adds
 // the tasks of the requests, for rules of kind webhook.
-func (f *termCache) batchInput(
+func batchInput(
 	rule *ast.Term, stage appsv1alpha1.TransitionStage, counts rule.Counts, requests []rule.Request, tasks bool,
 ) ([]key, ast.Value) {
 	keys := make([]key, 0, len(requests))
@@ -28,57 +28,57 @@ func (f *termCache) batchInput(
 		term := ast.StringTerm(name)
 		keys = append(keys, key{name: name, term: term})
 		known := [][2]*ast.Term{
-			{f.keys.pod, f.pod(request.Pod, false)},
-			{f.keys.operation, ast.ObjectTerm(
-				[2]*ast.Term{f.keys.id, ast.StringTerm(request.ID)},
-				[2]*ast.Term{f.keys.kind, ast.StringTerm(request.Type)},
-			)},
+			named("pod", builtInPod(request.Pod)),
+			named("operation", ast.ObjectTerm(
+				named("id", ast.StringTerm(request.ID)),
+				named("type", ast.StringTerm(request.Type)),
+			)),
 		}
 		if tasks {
-			known = append(known, [2]*ast.Term{f.keys.task, f.task(request.Task)})
+			known = append(known, named("task", taskTerm(request.Task)))
 		}
 		entries = append(entries, [2]*ast.Term{term, ast.ObjectTerm(known...)})
 	}
 	return keys, ast.NewObject(
-		[2]*ast.Term{f.keys.stage, ast.StringTerm(string(stage))},
-		[2]*ast.Term{f.keys.counts, f.counts(counts)},
-		[2]*ast.Term{f.keys.requests, ast.ObjectTerm(entries...)},
-		[2]*ast.Term{f.keys.rule, rule},
+		named("stage", ast.StringTerm(string(stage))),
+		named("counts", countsTerm(counts)),
+		named("requests", ast.ObjectTerm(entries...)),
+		named("rule", rule),
 	)
 }
 
 // taskNone is the state of a task that does not exist: the service has not been called.
 const taskNone rule.TaskState = "None"
 
-// task returns the part of a task that a rule of kind webhook reads. The service's human-readable
+// taskTerm returns the part of a task that a rule of kind webhook reads. The service's human-readable
 // texts are not part of it.
-func (f *termCache) task(task rule.Task) *ast.Term {
+func taskTerm(task rule.Task) *ast.Term {
 	return ast.ObjectTerm(
-		[2]*ast.Term{f.keys.state, ast.StringTerm(string(cmp.Or(task.State, taskNone)))},
-		[2]*ast.Term{f.keys.class, ast.StringTerm(task.Class)},
-		[2]*ast.Term{f.keys.retryDue, ast.InternedTerm(task.RetryDue)},
-		[2]*ast.Term{f.keys.answered, ast.InternedTerm(task.Answered)},
+		named("state", ast.StringTerm(string(cmp.Or(task.State, taskNone)))),
+		named("class", ast.StringTerm(task.Class)),
+		named("retry_due", ast.InternedTerm(task.RetryDue)),
+		named("answered", ast.InternedTerm(task.Answered)),
 	)
 }
 
 // customInput returns the input of a user's module: every field of policies/schema/input.json.
 func (f *termCache) customInput(rule, parameters *ast.Term, env env, request rule.Request) ast.Value {
 	input := ast.NewObject(
-		[2]*ast.Term{f.keys.stage, ast.StringTerm(string(request.Stage))},
-		[2]*ast.Term{f.keys.now, env.now},
-		[2]*ast.Term{f.keys.operation, sorted(ast.ObjectTerm(
-			[2]*ast.Term{f.keys.id, ast.StringTerm(request.ID)},
-			[2]*ast.Term{f.keys.kind, ast.StringTerm(request.Type)},
-			[2]*ast.Term{f.keys.cause, ast.StringTerm(string(request.Cause))},
-			[2]*ast.Term{f.keys.since, timeTerm(request.Since)},
-		))},
-		[2]*ast.Term{f.keys.parameters, parameters},
-		[2]*ast.Term{f.keys.pod, f.pod(request.Pod, true)},
-		[2]*ast.Term{f.keys.pods, env.others(request.Pod.UID)},
-		[2]*ast.Term{f.keys.namespace, env.namespace},
-		[2]*ast.Term{f.keys.counts, env.counts},
-		[2]*ast.Term{f.keys.permits, env.permits},
-		[2]*ast.Term{f.keys.rule, rule},
+		named("stage", ast.StringTerm(string(request.Stage))),
+		named("now", env.now),
+		named("operation", sorted(ast.ObjectTerm(
+			named("id", ast.StringTerm(request.ID)),
+			named("type", ast.StringTerm(request.Type)),
+			named("cause", ast.StringTerm(string(request.Cause))),
+			named("since", timeTerm(request.Since)),
+		))),
+		named("parameters", parameters),
+		named("pod", f.pod(request.Pod)),
+		named("pods", env.others(request.Pod.UID)),
+		named("namespace", env.namespace),
+		named("counts", env.counts),
+		named("permits", env.permits),
+		named("rule", rule),
 	)
 	input.Keys() // sorts the keys of the input; the keys of its parts are sorted
 	return input

@@ -53,5 +53,5 @@ func (e *Engine) Inspect(ctx context.Context, source Source) (found Inspection, 
 
 // IsCompiled reports whether Inspect and Prepare find a module compiled already.
 func (e *Engine) IsCompiled(source string, parametersSchema json.RawMessage) bool {
-	return e.infos.get(compiledKey{kind: rule.KindRego, module: source, schema: string(parametersSchema)}.hash()) != nil
+	return e.knownInfo(compiledKey{kind: rule.KindRego, module: source, schema: string(parametersSchema)}.hash()) != nil
 }

@@ -5,9 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"runtime"
-	"sync"
-	"weak"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
@@ -55,44 +52,29 @@ func documentBytes(document json.RawMessage) int64 {
 	return int64(2*len(document) + scalarBytes*scalars + collectionBytes*collections)
 }
 
-// moduleInfos has one moduleInfo for each key that a Program or the memory of the engine refers to.
-type moduleInfos struct {
-	mu    sync.Mutex
-	known map[string]weak.Pointer[moduleInfo]
+// infoKey is the cache key of the moduleInfo of a user's module: its source.
+type infoKey string
+
+// infoBytes is about the size of a moduleInfo besides its text.
+const infoBytes = 2 << 10
+
+// knownInfo returns the moduleInfo of a source; nil when it is not cached. Programs that use it keep it in memory.
+func (e *Engine) knownInfo(source string) *moduleInfo {
+	known, _ := e.memory.Get(infoKey(source))
+	found, _ := known.(*moduleInfo)
+	return found
 }
 
-// get returns the moduleInfo of a source, or nil.
-func (s *moduleInfos) get(source string) *moduleInfo {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.known[source].Value()
-}
-
-// put adds a moduleInfo, and returns it; or, for a source that is known, the existing moduleInfo.
-func (s *moduleInfos) put(made *moduleInfo) *moduleInfo {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if known := s.known[made.source].Value(); known != nil {
-		return known
-	}
-	s.known[made.source] = weak.Make(made)
-	runtime.AddCleanup(made, s.drop, made.source)
+// keepInfo caches a moduleInfo, at the expense of owner.
+func (e *Engine) keepInfo(owner string, made *moduleInfo) *moduleInfo {
+	e.memory.Add(owner, infoKey(made.source), made, infoBytes+int64(len(made.key.module)+len(made.key.schema)))
 	return made
-}
-
-// drop deletes the entry of a source that is no longer referenced.
-func (s *moduleInfos) drop(source string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.known[source].Value() == nil {
-		delete(s.known, source)
-	}
 }
 
 // infoOf returns the moduleInfo of a user's module. It compiles the module on first use, at the expense
 // of owner.
 func (e *Engine) infoOf(ctx context.Context, owner string, key compiledKey) (*moduleInfo, error) {
-	if known := e.infos.get(key.hash()); known != nil {
+	if known := e.knownInfo(key.hash()); known != nil {
 		return known, nil
 	}
 	if err := vet.CheckSize(key.module); err != nil {
@@ -107,7 +89,7 @@ func (e *Engine) infoOf(ctx context.Context, owner string, key compiledKey) (*mo
 		if e.options.WholeInput {
 			found.Needs = vet.AllNeeds()
 		}
-		return e.infos.put(&moduleInfo{key: key, source: key.hash(), Inspection: found}), nil
+		return e.keepInfo(owner, &moduleInfo{key: key, source: key.hash(), Inspection: found}), nil
 	}
 	made, err := e.compileAndKeep(ctx, owner, key)
 	if err != nil {
@@ -131,7 +113,7 @@ func (e *Engine) compileAndKeep(ctx context.Context, owner string, key compiledK
 		return nil, err
 	}
 	e.compilations.Add(1)
-	made.moduleInfo = e.infos.put(made.moduleInfo)
+	e.keepInfo(owner, made.moduleInfo)
 	e.memory.Add(owner, programKey(made.source), made, estimate(key.module))
 	return made, nil
 }
@@ -172,13 +154,9 @@ const (
 )
 
 // podBytes returns the approximate memory of the term of a pod.
-func podBytes(pod *rule.PodFact, whole bool) int64 {
+func podBytes(pod *rule.PodFact) int64 {
 	size := podTermBytes + len(pod.Name) + len(pod.Namespace) + len(pod.UID) + len(pod.Node)
-	held := []map[string]string{pod.Labels}
-	if whole {
-		held = append(held, pod.Annotations)
-	}
-	for _, entries := range held {
+	for _, entries := range []map[string]string{pod.Labels, pod.Annotations} {
 		for key, value := range entries {
 			size += entryTermBytes + len(key) + len(value)
 		}
