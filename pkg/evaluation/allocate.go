@@ -5,12 +5,11 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/text"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Allocation has the candidates of an evaluation that get a permit. It is not modified after Allocate

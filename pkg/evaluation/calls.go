@@ -3,70 +3,15 @@ package evaluation
 import (
 	"context"
 	"slices"
-	"time"
-
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/util/uuid"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooktask"
 	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/uuid"
 )
-
-// CallPlan is the state of the calls of one webhook rule after a round, and the calls to make.
-type CallPlan struct {
-	Rule  webhooktask.Rule
-	Tasks webhooktask.Tasks
-
-	// Stored is the state of the calls in the status.
-	Stored *appsv1alpha1.WebhookStatus
-
-	// Results are part of Tasks, and not yet in the status.
-	Results []dispatch.Result
-
-	// Posts are sent once the status is written.
-	Posts []webhooktask.Post
-
-	// Unknown are names in answers that the calls did not contain.
-	Unknown []string
-
-	// wants are the requests about which the rule needs an answer of its service.
-	wants []rule.Request
-
-	// skipped reports whether calls were recorded as failed without being made, because the circuit breaker
-	// of the service is open.
-	skipped bool
-}
-
-// Calls are what this process knows about the calls of the webhook rules of a namespace.
-type Calls struct {
-	Rules map[rule.RuleID]KnownCalls
-
-	// MaySkip reports whether one rule may record calls as failed without making them: that is a background write.
-	MaySkip bool
-}
-
-// KnownCalls are what this process knows about the calls of one rule.
-type KnownCalls struct {
-	// Results are the results that the status does not have yet.
-	Results []dispatch.Result
-
-	// Posts are the trace ids of the POSTs under way, and of those with a result that the status does not have yet.
-	Posts map[string]bool
-
-	// CircuitOpen is the failure that a POST would have because the circuit breaker of the service is open; nil
-	// when the POST would be made.
-	CircuitOpen *webhookclient.Failure
-}
-
-// SkippedCalls are calls of a rule that were recorded as failed without being made.
-type SkippedCalls struct {
-	Rule    *Rule
-	Calls   int
-	Failure *webhookclient.Failure
-}
 
 // Webhooks returns the services of the webhook rules, by rule.
 func (s Snapshot) Webhooks() map[rule.RuleID]dispatch.Service {
@@ -102,15 +47,6 @@ func (w *evaluating) loadTasks(eval *Rule, requests []rule.Request) []rule.Reque
 	isKnown := func(traceID string) bool { return known.Posts[traceID] }
 	plan.Tasks = tasks.Interrupted(isKnown, now).Expire(plan.Rule, now).Forget(requests, plan.Rule, now)
 	return plan.withTasks(requests, now)
-}
-
-// withTasks returns the requests with their tasks.
-func (p *CallPlan) withTasks(requests []rule.Request, now time.Time) []rule.Request {
-	known := slices.Clone(requests)
-	for i := range known {
-		known[i].Task = p.Tasks.Of(known[i], p.Rule, now)
-	}
-	return known
 }
 
 // skipCalls records calls as failed without sending them while the circuit breaker of their service is open. That takes
@@ -179,37 +115,6 @@ func (e *Evaluation) OpenCalls(admit func(id rule.RuleID, service dispatch.Servi
 }
 
 func newTraceID() string { return string(uuid.NewUUID()) }
-
-// heldByCheaper reports whether a rule other than a webhook withholds a request: no service is called
-// about it then.
-func (e *Evaluation) heldByCheaper(request rule.Request) bool {
-	return slices.ContainsFunc(e.withheld[request.Key()], func(reason rule.Reason) bool { return reason.Kind != rule.KindWebhook })
-}
-
-// States returns the calls of a PodTransitionRule for its status.
-func (r *Ruleset) States() []appsv1alpha1.RuleState {
-	var states []appsv1alpha1.RuleState
-	for _, rule := range r.View.Object.Spec.Rules {
-		for _, eval := range r.Rules {
-			if eval.prepared.spec.Name != rule.Name || eval.Calls == nil {
-				continue
-			}
-			if status := eval.Calls.Tasks.Status(eval.env.Now); status != nil {
-				states = append(states, appsv1alpha1.RuleState{Name: rule.Name, WebhookStatus: status})
-			}
-		}
-	}
-	return states
-}
-
-// IsUrgent reports whether a status write unblocks something: a call that may be sent only after it is
-// recorded, an answer that may release pods, or a skipped call. Failed calls are not urgent.
-func (r *Ruleset) IsUrgent() bool {
-	return r.CallsChanged && slices.ContainsFunc(r.Rules, func(eval *Rule) bool {
-		return eval.Calls != nil && (len(eval.Calls.Posts) > 0 || eval.Calls.skipped ||
-			slices.ContainsFunc(eval.Calls.Results, func(result dispatch.Result) bool { return result.Failure == nil }))
-	})
-}
 
 // webhookRules returns how many rules of a PodTransitionRule share the capacity for calls.
 func webhookRules(object *appsv1alpha1.PodTransitionRule) int {

@@ -5,7 +5,17 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/rule"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
+
+// finding is the verdict of a rule on a request in one round. The request is nil when there was no memory to
+// keep more (findings.file).
+type finding struct {
+	request *rule.Request
+
+	// withheld or would is set when the rule denied the request; would when it is not enforced.
+	withheld, would *rule.Reason
+}
 
 // counters are the numbers of a rule in status.rules. A request counts once, however often the rule is
 // evaluated for it, and is dropped when it ends.
@@ -69,13 +79,6 @@ func (c *counters) reject(request rule.Request, reason rule.Reason, now time.Tim
 	c.status.LastRejections = last[:min(len(last), appsv1alpha1.MaxStatusRejections)]
 }
 
-func enforcementOf(rule appsv1alpha1.TransitionRule) appsv1alpha1.Enforcement {
-	if rule.Enforcement == "" {
-		return appsv1alpha1.EnforcementEnforce
-	}
-	return rule.Enforcement
-}
-
 // Count has the numbers of requests that were new to a rule in a round, that it newly withheld, and that it
 // newly would withhold if it were enforced.
 type Count struct {
@@ -84,46 +87,6 @@ type Count struct {
 	Evaluated, Withheld, Would int
 }
 
-// Count adds the findings of a round to the counters of the rules, keeps the pods that had no turn, and
-// returns the numbers that it added.
-func (s *State) Count(t *Turn, o Outcome, now time.Time) []Count {
-	s.missed = o.Allocation.Plan.Missed
-	var counts []Count
-	for _, eval := range o.Rules {
-		if !eval.skipped {
-			counts = append(counts, s.countRule(t, o, eval, now))
-		}
-	}
-	return counts
-}
-
-// countRule adds the findings of a round to the counters of one rule.
-func (s *State) countRule(t *Turn, o Outcome, eval *Rule, now time.Time) Count {
-	prepared, remembered := eval.prepared, eval.prepared.recall()
-	count := Count{Rule: prepared.id, Enforcement: prepared.counters.status.Enforcement}
-	if len(remembered.requests) == 0 {
-		remembered.align(inStage(eval.ruleset.View.Waiting, prepared.stage), 0)
-	}
-	for i, request := range remembered.requests {
-		found, _ := o.Allocation.find(prepared.id, request.Key())
-		prepared.counters.count(found, &remembered.notes[i].counted, &count, now)
-	}
-	s.keep(prepared, remembered, t.remember)
-	return count
-}
-
-// Statuses returns the counters of the rules of a PodTransitionRule for its status, in the order of spec.rules.
-func (r *Ruleset) Statuses() []appsv1alpha1.RuleStatus {
-	var statuses []appsv1alpha1.RuleStatus
-	for _, entry := range r.View.Object.Spec.Rules {
-		for _, eval := range r.Rules {
-			if eval.prepared.spec.Name != entry.Name || len(statuses) == appsv1alpha1.MaxStatusRules {
-				continue
-			}
-			status := eval.prepared.counters.status.DeepCopy()
-			status.Quarantined = eval.prepared.quarantined.DeepCopy()
-			statuses = append(statuses, *status)
-		}
-	}
-	return statuses
-}
+// StatusTime returns a time in whole seconds, as the API server stores it. With fractions a status would
+// always differ from the stored status, and be written every second.
+func StatusTime(at time.Time) metav1.Time { return metav1.NewTime(at.Truncate(time.Second)) }

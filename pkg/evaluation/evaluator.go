@@ -1,12 +1,12 @@
 package evaluation
 
 import (
-	"context"
-	"encoding/json"
+	"cmp"
+	"slices"
 	"time"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
@@ -19,39 +19,36 @@ type Evaluator struct {
 	hold           Hold
 }
 
-// Engine prepares rules for evaluation. EngineOf returns the engine that uses OPA.
-type Engine interface {
-	Inspect(ctx context.Context, source opa.Source) (opa.Inspection, error)
-	IsCompiled(module string, parametersSchema json.RawMessage) bool
-	Prepare(ctx context.Context, module spec.Module) (Program, error)
+// Hold bounds the time for which rules hold back a delete or an eviction that PodOps defers.
+type Hold struct {
+	// Max is the bound; 0 is no bound.
+	Max time.Duration
+
+	// Action is the action on a request that is held for longer than Max; Undo if empty.
+	Action appsv1alpha1.HoldAction
 }
 
-// Program is a compiled rule. It is an *opa.Program.
-type Program interface {
-	// Evaluate evaluates requests that all wait in one stage.
-	Evaluate(ctx context.Context, stage appsv1alpha1.TransitionStage, env rule.Environment, requests []rule.Request) (rule.Result, error)
-
-	// NeedsCounts reports whether the result, at least its capacity, depends on the counts, and VerdictsNeedCounts
-	// whether the verdicts do.
-	NeedsCounts() bool
-	VerdictsNeedCounts() bool
-
-	Needs() opa.Needs
-	Source() string
-}
-
-// EngineOf returns the Engine of OPA.
-func EngineOf(engine *opa.Engine) Engine { return opaEngine{engine} }
-
-type opaEngine struct{ *opa.Engine }
-
-// Prepare implements Engine.
-func (e opaEngine) Prepare(ctx context.Context, module spec.Module) (Program, error) {
-	program, err := e.Engine.Prepare(ctx, module)
-	if err != nil {
-		return nil, err
+// boundFor returns the bound of a PodTransitionRule: its own, or else the receiver, which is the bound of the manager. object
+// is nil for a PodDisruptionBudget, and for a PodTransitionRule that was deleted.
+func (h Hold) boundFor(object *appsv1alpha1.PodTransitionRule) Hold {
+	if object != nil {
+		if own := object.Spec.MaxHold; own != nil {
+			h.Max = own.Duration
+		}
+		h.Action = cmp.Or(object.Spec.OnMaxHold, h.Action)
 	}
-	return program, nil
+	h.Action = cmp.Or(h.Action, appsv1alpha1.HoldUndo)
+	return h
+}
+
+// bounds reports whether a PodTransitionRule, or the manager, bounds holds.
+func (h Hold) bounds(views []podindex.RuleView) bool {
+	return h.Max > 0 || slices.ContainsFunc(views, func(view podindex.RuleView) bool { return view.Object.Spec.MaxHold != nil })
+}
+
+// isDeferred reports whether a request is for a delete or an eviction that PodOps defers.
+func isDeferred(request rule.Request) bool {
+	return request.Stage == appsv1alpha1.StagePreCheck && request.ID == appsv1alpha1.PodDeleteID && request.Type == appsv1alpha1.DeleteOperationType
 }
 
 // Config configures an Evaluator.

@@ -1,72 +1,15 @@
 package evaluation
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/permit"
-	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/text"
 )
-
-// Hold bounds the time for which rules hold back a delete or an eviction that PodOps defers.
-type Hold struct {
-	// Max is the bound; 0 is no bound.
-	Max time.Duration
-
-	// Action is the action on a request that is held for longer than Max; Undo if empty.
-	Action appsv1alpha1.HoldAction
-}
-
-// boundFor returns the bound of a PodTransitionRule: its own, or else the receiver, which is the bound of the manager. object
-// is nil for a PodDisruptionBudget, and for a PodTransitionRule that was deleted.
-func (h Hold) boundFor(object *appsv1alpha1.PodTransitionRule) Hold {
-	if object != nil {
-		if own := object.Spec.MaxHold; own != nil {
-			h.Max = own.Duration
-		}
-		h.Action = cmp.Or(object.Spec.OnMaxHold, h.Action)
-	}
-	h.Action = cmp.Or(h.Action, appsv1alpha1.HoldUndo)
-	return h
-}
-
-// bounds reports whether a PodTransitionRule of a snapshot, or the manager, bounds holds.
-func (h Hold) bounds(snapshot Snapshot) bool {
-	return h.Max > 0 || slices.ContainsFunc(snapshot.Rules, func(view podindex.RuleView) bool { return view.Object.Spec.MaxHold != nil })
-}
-
-// isDeferred reports whether a request is for a delete or an eviction that PodOps defers.
-func isDeferred(request rule.Request) bool {
-	return request.Stage == appsv1alpha1.StagePreCheck && request.ID == appsv1alpha1.PodDeleteID && request.Type == appsv1alpha1.DeleteOperationType
-}
-
-// observeHolds returns the times since which this process has observed the deferred requests of a snapshot, by
-// request key. The time does not begin again while a request only gets another attempt.
-func (s *State) observeHolds(snapshot Snapshot, hold Hold, now time.Time) map[string]time.Time {
-	after := map[string]time.Time{}
-	if hold.bounds(snapshot) {
-		for _, request := range snapshot.Waiting {
-			if !isDeferred(request) {
-				continue
-			}
-			key := request.Key()
-			since, known := s.held[key]
-			if !known {
-				since = now
-			}
-			after[key] = since
-		}
-	}
-	s.held = after
-	return after
-}
 
 // exceptions are the reasons for which requests of an evaluation pass rules that withhold them.
 type exceptions struct {
@@ -144,70 +87,29 @@ func (x *exceptions) breakGlass() string {
 	}
 }
 
-// Expired is a request that was held for the maximum time, and whose operation is to be cancelled.
-type Expired struct {
-	Request rule.Request
-
-	// Rule withholds it, for at most Max.
-	Rule rule.RuleID
-	Max  time.Duration
-}
-
-// Expired returns the requests whose operations are to be cancelled because they were held for the maximum
-// time, and the delay until the next hold ends; 0 for never.
-func (o Outcome) Expired(requests []rule.Request) (expired []Expired, wait time.Duration) {
-	for _, request := range requests {
-		if !isDeferred(request) {
-			continue
-		}
-		for _, reason := range o.Reasons(request.Key()) {
-			var object *appsv1alpha1.PodTransitionRule
-			if ruleset := o.Rulesets[reason.Rule.Ruleset.Name]; ruleset != nil {
-				object = ruleset.View.Object
+// observeHolds returns the times since which this process has observed the deferred requests of a snapshot, by
+// request key. The time does not begin again while a request only gets another attempt.
+func (s *State) observeHolds(snapshot Snapshot, hold Hold, now time.Time) map[string]time.Time {
+	after := map[string]time.Time{}
+	if hold.bounds(snapshot.Rules) {
+		for _, request := range snapshot.Waiting {
+			if !isDeferred(request) {
+				continue
 			}
-			hold := o.exceptions.hold.boundFor(object)
-			left, bounded := o.exceptions.left(hold, request)
-			if bounded && left > 0 {
-				wait = backoff.MinDelay(wait, left)
+			key := request.Key()
+			since, known := s.held[key]
+			if !known {
+				since = now
 			}
-			if bounded && left <= 0 && hold.Action == appsv1alpha1.HoldUndo {
-				expired = append(expired, Expired{Request: request, Rule: reason.Rule, Max: hold.Max})
-				break
-			}
+			after[key] = since
 		}
 	}
-	return expired, wait
+	s.held = after
+	return after
 }
 
 // Undone has the hold of a request begin again.
 func (s *State) Undone(request rule.Request) { delete(s.held, request.Key()) }
-
-// waive files that a request passes a rule that withholds it.
-func (f findings) waive(t *Turn, request rule.Request, waiver rule.Waiver) {
-	key := request.Key()
-	if len(f.waived[key]) >= MaxReasons || len(f.waived[key]) > 0 && !t.holds(2*ReasonBytes) {
-		return
-	}
-	f.waived[key] = append(f.waived[key], waiver)
-}
-
-// Waivers returns the rules that a granted request passed although they withhold it, by their names; the first
-// of them.
-func (o Outcome) Waivers(request rule.Request) []rule.Waiver {
-	waivers := slices.Clone(o.waived[request.Key()])
-	for _, denial := range o.Allocation.Plan.Waived {
-		if denial.Request.Key() != request.Key() {
-			continue
-		}
-		exception, reason := o.exceptions.exceptionFor(nil, request)
-		if eval := o.Rules[denial.Rule]; eval != nil {
-			exception, reason = o.exceptions.exceptionForRule(eval, request)
-		}
-		waivers = append(waivers, rule.Waiver{Rule: denial.Rule, Code: cmp.Or(denial.Verdict.Code, rule.CodeUndefined), Exception: exception, Reason: reason})
-	}
-	slices.SortFunc(waivers, func(a, b rule.Waiver) int { return cmp.Compare(a.Rule.String(), b.Rule.String()) })
-	return waivers
-}
 
 // waiveNeed waives a rule that needs a slot or is checked again: the candidate passes it with any verdict.
 func waiveNeed(candidate *permit.Candidate, id rule.RuleID, exception rule.Exception) {

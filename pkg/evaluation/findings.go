@@ -2,14 +2,9 @@ package evaluation
 
 import (
 	"cmp"
-	"fmt"
-	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
@@ -31,15 +26,6 @@ type findings struct {
 	// earlier are the findings of earlier steps of the round, to which these are added; nil in the
 	// first step.
 	earlier *findings
-}
-
-// finding is the verdict of a rule on a request in one round. The request is nil when there was no memory to
-// keep more (findings.file).
-type finding struct {
-	request *rule.Request
-
-	// withheld or would is set when the rule denied the request; would when it is not enforced.
-	withheld, would *rule.Reason
 }
 
 func newFindings() findings {
@@ -115,51 +101,11 @@ func (f findings) would(
 	return retry
 }
 
-// Outcome is an evaluation with the permits that were allocated from it.
-type Outcome struct {
-	Evaluation
-	Allocation Allocation
-}
-
-// Reasons returns why a request waits, sorted by rank; nil when it does not. Only requests that the
-// evaluation does not withhold are allocated.
-func (o Outcome) Reasons(key string) []rule.Reason {
-	if reasons := o.withheld[key]; len(reasons) > 0 {
-		return reasons
+// waive files that a request passes a rule that withholds it.
+func (f findings) waive(t *Turn, request rule.Request, waiver rule.Waiver) {
+	key := request.Key()
+	if len(f.waived[key]) >= MaxReasons || len(f.waived[key]) > 0 && !t.holds(2*ReasonBytes) {
+		return
 	}
-	return o.Allocation.withheld[key]
-}
-
-// Warnings returns why a request would wait if rules with enforcement Warn were enforced, sorted by rank.
-func (o Outcome) Warnings(key string) []rule.Reason {
-	warned := o.warned[key]
-	for _, reason := range o.Allocation.warned[key] {
-		warned = ranked(warned[:len(warned):len(warned)], reason)
-	}
-	return warned
-}
-
-// maxNamedRules bounds the rules that PassedBy names.
-const maxNamedRules = 5
-
-// PassedBy returns the names of the enforced rules that a request passed, sorted: the first of them, and how
-// many more there are.
-func (o Outcome) PassedBy(request rule.Request) []string {
-	var names []string
-	for id, eval := range o.Rules {
-		_, evaluated := o.Allocation.find(id, request.Key())
-		if evaluated && eval.prepared.enforced() && eval.prepared.counters.scope.Applies(request.Type, request.Pod.Labels, request.Pod.SkipRules) {
-			names = append(names, id.String())
-		}
-	}
-	slices.Sort(names)
-	if more := len(names) - maxNamedRules; more > 0 {
-		names = append(names[:maxNamedRules:maxNamedRules], fmt.Sprintf("and %d more", more))
-	}
-	return names
-}
-
-// IsReserved reports whether a pod holds a reservation.
-func (e Evaluation) IsReserved(uid types.UID) bool {
-	return slices.ContainsFunc(e.budgets, func(budget permit.Budget) bool { _, live := budget.Live[uid]; return live })
+	f.waived[key] = append(f.waived[key], waiver)
 }

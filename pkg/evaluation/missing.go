@@ -6,10 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/podindex"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // MissingFor is the time for which a missing pod counts as desired: a pod that a workload had when its
@@ -21,13 +20,6 @@ const MissingFor = 2 * time.Minute
 // missing rights, an API that was removed or a service that does not respond. A workload that has no pod at
 // all is not read, and MissingFor applies.
 const UnreadableFor = 10 * time.Minute
-
-// missing is the number of pods that a workload misses, and the time since which it misses that
-// number.
-type missing struct {
-	pods  int
-	since time.Time
-}
 
 // countMissing returns the views with the pods added to their desired numbers that workloads miss and whose
 // desired number PodOps does not know: without them each pod that is deleted would lower the bound for the

@@ -104,7 +104,7 @@ func (e *Evaluator) openRuns(ctx context.Context, t *Turn, snapshot Snapshot, no
 			}
 			if run.stopped {
 				if prepared.fallback == nil {
-					prepared.fallback = e.fallback(ctx, prepared.id.Ruleset, prepared.spec)
+					prepared.fallback = fallback(ctx, e.engine, prepared.id.Ruleset, prepared.spec)
 				}
 				run.program = prepared.fallback
 			}

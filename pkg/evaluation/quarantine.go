@@ -2,7 +2,6 @@ package evaluation
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -38,33 +37,6 @@ func (s *strikes) add(missed int, now time.Time) bool {
 	return len(*s) >= maxStrikes
 }
 
-// strike counts missing answers of a module, the last one for a reason, and puts its rule under quarantine if there are too
-// many. It reports whether it has done so.
-func (p *preparedRule) strike(object *appsv1alpha1.PodTransitionRule, missed int, why string, now time.Time) bool {
-	if p.quarantined != nil || !p.strikes.add(missed, now) {
-		return false
-	}
-	p.quarantine(object, why, now)
-	return true
-}
-
-// quarantine stops the evaluation of a rule until it is edited, or the quarantine is lifted.
-func (p *preparedRule) quarantine(object *appsv1alpha1.PodTransitionRule, why string, now time.Time) {
-	p.quarantined = &appsv1alpha1.Quarantine{
-		Since: StatusTime(now), Source: p.program.Source(), Message: tooExpensive(why), Lift: liftOf(object),
-	}
-}
-
-// lift ends the quarantine of a rule if the annotation of its object has another value than when
-// it began. Each value ends it once.
-func (p *preparedRule) lift(object *appsv1alpha1.PodTransitionRule) {
-	value := liftOf(object)
-	if p.quarantined == nil || value == "" || value == p.quarantined.Lift {
-		return
-	}
-	p.quarantined, p.strikes = nil, nil
-}
-
 // liftOf returns the value of the annotation that lifts a quarantine, cut to its bound.
 func liftOf(object *appsv1alpha1.PodTransitionRule) string {
 	return text.Prefix(object.Annotations[appsv1alpha1.LiftQuarantineAnnotationKey], appsv1alpha1.MaxLiftBytes)
@@ -78,18 +50,6 @@ func tooExpensive(why string) string {
 	why = strings.TrimPrefix(why, opa.ErrTimeout.Error()+": ")
 	return fmt.Sprintf("the module gave no answer %d times, the last time because %s, and is not evaluated any more: edit it, so that it needs less, "+
 		"or set the annotation %s to a new value to try again", maxStrikes, text.Prefix(why, maxWhyBytes), appsv1alpha1.LiftQuarantineAnnotationKey)
-}
-
-// Quarantined returns the rules under quarantine by name, each with its message.
-func (r *Ruleset) Quarantined() []string {
-	var messages []string
-	for _, eval := range r.Rules {
-		if stopped := eval.prepared.quarantined; stopped != nil {
-			messages = append(messages, fmt.Sprintf("rule %s: %s", eval.prepared.spec.Name, stopped.Message))
-		}
-	}
-	slices.Sort(messages)
-	return messages
 }
 
 // isUnderQuarantine reports whether the status of a rule has a quarantine of the present module.

@@ -6,17 +6,9 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/text"
 )
-
-// remark is what a rule remembers about one request: an entry of its recollection.
-type remark struct {
-	of *Recollection
-	at int
-}
 
 // reason returns a verdict as a message with numbers, and when to evaluate the rule again where the verdict changes
 // with time alone; 0 for never. Events, status and the annotation on the pod all print this one reason.
@@ -48,19 +40,6 @@ func (e *Rule) reason(remembered remark, request rule.Request, verdict rule.Verd
 	return reason, retry
 }
 
-// limitOf returns the number of pods that may be unavailable under a rule, by the lower of its
-// bounds.
-func limitOf(capacity rule.Capacity) int {
-	limit := capacity.Desired
-	if capacity.MaxUnavailable >= 0 {
-		limit = min(limit, capacity.MaxUnavailable)
-	}
-	if capacity.MinAvailable >= 0 {
-		limit = min(limit, max(0, capacity.Desired-capacity.MinAvailable))
-	}
-	return limit
-}
-
 // byRank orders reasons: first rules that need an edit, then rules that deny, then rules that the pod
 // passes later without an edit.
 func byRank(a, b rule.Reason) int {
@@ -88,28 +67,3 @@ func ranked(reasons []rule.Reason, reason rule.Reason) []rule.Reason {
 	}
 	return reasons
 }
-
-const (
-	// defaultNextCheck is the delay after which a rule that reads the time is evaluated again, unless it
-	// returns a delay.
-	defaultNextCheck = 15 * time.Second
-
-	// The delay that a rule returns is bounded by these.
-	shortestNextCheck = time.Second
-	longestNextCheck  = 5 * time.Minute
-)
-
-// schedule returns the next check of a withheld request. A check is set again when it is due or when the rule
-// requires it sooner.
-func (n *note) schedule(verdict rule.Verdict, now time.Time) time.Time {
-	wait := cmp.Or(verdict.RetryAfter, defaultNextCheck)
-	next := now.Add(min(max(wait, shortestNextCheck), longestNextCheck))
-	if !n.nextCheck.After(now) || next.Before(n.nextCheck.Add(-shortestNextCheck)) {
-		n.nextCheck = next
-	}
-	return n.nextCheck
-}
-
-// StatusTime returns a time in whole seconds, as the API server stores it. With fractions a status would
-// always differ from the stored status, and be written every second.
-func StatusTime(at time.Time) metav1.Time { return metav1.NewTime(at.Truncate(time.Second)) }

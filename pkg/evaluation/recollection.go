@@ -1,14 +1,15 @@
 package evaluation
 
 import (
+	"cmp"
 	"context"
 	"maps"
+	"slices"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/rule"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Recollection has the verdicts of one rule on the requests that waited in its last round, so that a round evaluates
@@ -280,17 +281,39 @@ func pick(requests []rule.Request, positions []int) []rule.Request {
 	return picked
 }
 
-// Bytes that a round holds for each request for which a rule is evaluated.
 const (
-	// findingBytes is the size of a finding. Each reason comes on top, with its texts.
-	findingBytes = 160
-	ReasonBytes  = 256
+	// defaultNextCheck is the delay after which a rule that reads the time is evaluated again, unless it
+	// returns a delay.
+	defaultNextCheck = 15 * time.Second
 
-	// openBytes is the size of the verdict of a user's module.
-	openBytes = 2*findingBytes + 128
+	// The delay that a rule returns is bounded by these.
+	shortestNextCheck = time.Second
+	longestNextCheck  = 5 * time.Minute
 )
 
-// DefaultMemory is the number of these bytes that one round may hold by default. A round that would
-// hold more keeps only the first reason of each request; users' modules for which it has no memory
-// withhold with rule.CodeNotReached.
-const DefaultMemory = 32 << 20
+// schedule returns the next check of a withheld request. A check is set again when it is due or when the rule
+// requires it sooner.
+func (n *note) schedule(verdict rule.Verdict, now time.Time) time.Time {
+	wait := cmp.Or(verdict.RetryAfter, defaultNextCheck)
+	next := now.Add(min(max(wait, shortestNextCheck), longestNextCheck))
+	if !n.nextCheck.After(now) || next.Before(n.nextCheck.Add(-shortestNextCheck)) {
+		n.nextCheck = next
+	}
+	return n.nextCheck
+}
+
+// remark is what a rule remembers about one request: an entry of its recollection.
+type remark struct {
+	of *Recollection
+	at int
+}
+
+// inStage returns the requests of a stage, of both if it is empty. Usually all are, and the list is
+// returned without a copy.
+func inStage(requests []rule.Request, stage appsv1alpha1.TransitionStage) []rule.Request {
+	elsewhere := func(request rule.Request) bool { return stage != "" && request.Stage != stage }
+	if !slices.ContainsFunc(requests, elsewhere) {
+		return requests
+	}
+	return slices.DeleteFunc(slices.Clone(requests), elsewhere)
+}

@@ -5,10 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/rule"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // holdRetired withholds the requests that a rule might have denied whose PodTransitionRule was deleted a

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podops-dev/podops/pkg/rule"
@@ -41,6 +42,43 @@ type rulesetState struct {
 
 	// missing are the pods that its workloads miss, by UID of the workload.
 	missing map[types.UID]missing
+}
+
+// missing is the number of pods that a workload misses, and the time since which it misses that
+// number.
+type missing struct {
+	pods  int
+	since time.Time
+}
+
+// SettledFor is the time for which the status of a PodDisruptionBudget must count healthy pods that are not
+// controlled before permits rely on them. Until then the status may be older than the pods that this process
+// has seen, and the difference may be pods that have become unready since. The disruption controller usually
+// follows within a second.
+const SettledFor = time.Minute
+
+// Uncontrolled is how many healthy pods without the control label a PodDisruptionBudget counts: at least
+// Settled, and at least rising since a time.
+type Uncontrolled struct {
+	Settled int
+	rising  int
+	since   time.Time
+}
+
+// After returns the number after another look: it falls at once, and rises to the least of the numbers that
+// were seen for SettledFor.
+func (u Uncontrolled) After(seen int, now time.Time) Uncontrolled {
+	switch {
+	case seen <= u.Settled:
+		return Uncontrolled{Settled: seen}
+	case u.rising <= u.Settled:
+		return Uncontrolled{Settled: u.Settled, rising: seen, since: now}
+	}
+	u.rising = min(u.rising, seen)
+	if now.Sub(u.since) < SettledFor {
+		return u
+	}
+	return Uncontrolled{Settled: u.rising}
 }
 
 // NewState returns an empty State.
@@ -119,4 +157,10 @@ func (s *State) forgetRules(gone, kept []*preparedRule) {
 			s.drop(rule)
 		}
 	}
+}
+
+// needsPods reports whether a rule of a PodTransitionRule, as it is prepared now, reads other pods.
+func (s *State) needsPods(object *appsv1alpha1.PodTransitionRule) bool {
+	known, ok := s.rulesets[object.Name]
+	return ok && slices.ContainsFunc(known.prepared.rules, func(rule *preparedRule) bool { return rule.needs().Pods })
 }

@@ -5,10 +5,9 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/utils/clock"
-
 	"github.com/podops-dev/podops/pkg/lanes"
 	"github.com/podops-dev/podops/pkg/opa"
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -199,3 +198,33 @@ func (t *Turn) measure() (charge func()) {
 	began := t.clock.Now()
 	return func() { t.charge(t.clock.Since(began)) }
 }
+
+// Delays of the next round of a namespace.
+const (
+	// RetryStale is the delay while something is missing that is expected at once: the watch has not
+	// delivered the pods that a record requires, or the round had no time for all rules. The watch is usually
+	// behind by milliseconds.
+	RetryStale = 50 * time.Millisecond
+
+	// RetryBackground is the delay when a background write is postponed (Slot).
+	RetryBackground = 100 * time.Millisecond
+
+	// RetryFailed is the delay after which rules are evaluated again that have failed. Usually the machine
+	// was busy.
+	RetryFailed = 5 * time.Second
+)
+
+// Bytes that a round holds for each request for which a rule is evaluated.
+const (
+	// findingBytes is the size of a finding. Each reason comes on top, with its texts.
+	findingBytes = 160
+	ReasonBytes  = 256
+
+	// openBytes is the size of the verdict of a user's module.
+	openBytes = 2*findingBytes + 128
+)
+
+// DefaultMemory is the number of these bytes that one round may hold by default. A round that would
+// hold more keeps only the first reason of each request; users' modules for which it has no memory
+// withhold with rule.CodeNotReached.
+const DefaultMemory = 32 << 20

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"time"
 
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/text"
@@ -121,18 +120,3 @@ func (e *Rule) findMost(ctx context.Context) {
 		e.ruleset.NeverPasses = append(e.ruleset.NeverPasses, e.prepared.spec.Name)
 	}
 }
-
-// Delays of the next round of a namespace.
-const (
-	// RetryStale is the delay while something is missing that is expected at once: the watch has not
-	// delivered the pods that a record requires, or the round had no time for all rules. The watch is usually
-	// behind by milliseconds.
-	RetryStale = 50 * time.Millisecond
-
-	// RetryBackground is the delay when a background write is postponed (Slot).
-	RetryBackground = 100 * time.Millisecond
-
-	// RetryFailed is the delay after which rules are evaluated again that have failed. Usually the machine
-	// was busy.
-	RetryFailed = 5 * time.Second
-)

@@ -7,9 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/objectbounds"
 	"github.com/podops-dev/podops/pkg/opa"
@@ -17,7 +14,44 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/parameters"
 	"github.com/podops-dev/podops/pkg/rule/spec"
 	"github.com/podops-dev/podops/pkg/text"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
+
+// Engine prepares rules for evaluation. EngineOf returns the engine that uses OPA.
+type Engine interface {
+	Inspect(ctx context.Context, source opa.Source) (opa.Inspection, error)
+	IsCompiled(module string, parametersSchema json.RawMessage) bool
+	Prepare(ctx context.Context, module spec.Module) (Program, error)
+}
+
+// Program is a compiled rule. It is an *opa.Program.
+type Program interface {
+	// Evaluate evaluates requests that all wait in one stage.
+	Evaluate(ctx context.Context, stage appsv1alpha1.TransitionStage, env rule.Environment, requests []rule.Request) (rule.Result, error)
+
+	// NeedsCounts reports whether the result, at least its capacity, depends on the counts, and VerdictsNeedCounts
+	// whether the verdicts do.
+	NeedsCounts() bool
+	VerdictsNeedCounts() bool
+
+	Needs() opa.Needs
+	Source() string
+}
+
+// EngineOf returns the Engine of OPA.
+func EngineOf(engine *opa.Engine) Engine { return opaEngine{engine} }
+
+type opaEngine struct{ *opa.Engine }
+
+// Prepare implements Engine.
+func (e opaEngine) Prepare(ctx context.Context, module spec.Module) (Program, error) {
+	program, err := e.Engine.Prepare(ctx, module)
+	if err != nil {
+		return nil, err
+	}
+	return program, nil
+}
 
 // policies are the PodTransitionPolicies that the rules of a namespace refer to, by
 // name.
@@ -43,6 +77,7 @@ type unusableRuleError struct {
 }
 
 func (e *unusableRuleError) Error() string { return e.err.Error() }
+
 func (e *unusableRuleError) Unwrap() error { return e.err }
 
 // Inspector inspects modules of users. It is an *opa.Engine.
@@ -135,7 +170,7 @@ allow := false
 
 // fallback prepares the program that replaces an unusable program; nil if that preparation fails,
 // too.
-func (e *Evaluator) fallback(ctx context.Context, object types.NamespacedName, rule appsv1alpha1.TransitionRule) Program {
+func fallback(ctx context.Context, engine Engine, object types.NamespacedName, rule appsv1alpha1.TransitionRule) Program {
 	if rule.Rego == nil {
 		return nil
 	}
@@ -144,7 +179,7 @@ func (e *Evaluator) fallback(ctx context.Context, object types.NamespacedName, r
 	if err != nil {
 		return nil
 	}
-	prepared, err := e.engine.Prepare(ctx, module)
+	prepared, err := engine.Prepare(ctx, module)
 	if err != nil {
 		return nil
 	}
@@ -175,4 +210,28 @@ func CodeOf(err error) rule.Code {
 		return cmp.Or(broken.code, rule.CodeCompileFailed)
 	}
 	return rule.CodeCompileFailed
+}
+
+// stageOf returns the stage of a rule that may be invalid; empty for a rule without a stage.
+func stageOf(rule appsv1alpha1.TransitionRule) appsv1alpha1.TransitionStage {
+	switch stage := normalized(rule).Stage; stage {
+	case appsv1alpha1.StagePreCheck, appsv1alpha1.StagePostCheck:
+		return stage
+	default:
+		return ""
+	}
+}
+
+// normalized returns a rule in its canonical spelling. spec.Rule returns its errors.
+func normalized(rule appsv1alpha1.TransitionRule) *appsv1alpha1.TransitionRule {
+	entry := rule.DeepCopy()
+	_, _ = spec.Normalize(entry, nil)
+	return entry
+}
+
+func enforcementOf(rule appsv1alpha1.TransitionRule) appsv1alpha1.Enforcement {
+	if rule.Enforcement == "" {
+		return appsv1alpha1.EnforcementEnforce
+	}
+	return rule.Enforcement
 }
