@@ -240,9 +240,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 func (r *Reconciler) evaluate(ctx context.Context, turn *turn, snapshot snapshot) evaluation.Evaluation {
 	now := r.clock.Now()
 	modules := r.evaluator.EvaluateModules(ctx, turn.Turn, snapshot.Snapshot, now)
-	evaluated := r.evaluator.Evaluate(ctx, turn.Turn, snapshot.Snapshot, snapshot.state.evaluation, modules, r.knownCalls(turn, snapshot), now)
+	calls := r.knownCalls(turn, snapshot)
+	evaluated := r.evaluator.Evaluate(ctx, turn.Turn, snapshot.Snapshot, snapshot.state.evaluation, modules, calls, now)
 	r.countSkipped(turn, evaluated)
-	evaluated.OpenCalls(r.caller.Admit)
+	if len(calls.Rules) > 0 {
+		evaluated.OpenCalls(r.caller.Admit)
+	}
 	return evaluated
 }
 
