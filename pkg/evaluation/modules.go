@@ -11,7 +11,7 @@ import (
 	"github.com/podops-dev/podops/pkg/text"
 )
 
-// Modules has the evaluations of users' modules in one round, by rule.
+// Modules has the evaluations of users' modules in one round. Two rules may have one name: a preview shows each stage.
 type Modules map[*preparedRule]*moduleRun
 
 // moduleRun is the evaluation of one rule with a user's module in one round.
