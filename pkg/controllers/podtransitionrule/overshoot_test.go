@@ -89,7 +89,7 @@ func (w *simulation) quietActions() map[string]func(*rapid.T) {
 		"others": w.Others, "cycle": w.Cycle, "beat": w.Beat, "mark": w.Mark,
 		"watch pods": w.WatchPods, "watch rules": w.WatchRules, "watch all": w.WatchAll, "relist": w.Relist,
 		"round": w.Round, "fresh round": w.FreshRound, "step": w.Step, "step again": w.Step,
-		"late": w.Late, "race": w.Race, "race again": w.Race,
+		"late": w.Late, "late again": w.Late, "race": w.Race, "race again": w.Race,
 	}
 }
 
