@@ -32,15 +32,15 @@ type Allocation struct {
 
 // Allocate gives slots and permits to the candidates of an evaluation. Rules that depend on other pods are
 // evaluated again for each candidate, with the permits that were allocated before it.
-func (evaluated Evaluation) Allocate(ctx context.Context, t *Turn, now time.Time) Allocation {
+func (e Evaluation) Allocate(ctx context.Context, t *Turn, now time.Time) Allocation {
 	a := &Allocation{findings: newFindings()}
-	a.earlier, a.finders = &evaluated.findings, map[rule.RuleID]func(rule.Request) (int, bool){}
-	a.Plan = permit.Next(evaluated.budgets, evaluated.candidates, evaluated.recheck(ctx, t, a), now)
+	a.earlier, a.finders = &e.findings, map[rule.RuleID]func(rule.Request) (int, bool){}
+	a.Plan = permit.Next(e.budgets, e.candidates, e.recheck(ctx, t, a), now)
 	for _, denial := range a.Plan.Denied {
-		if eval, ok := evaluated.Rules[denial.Rule]; ok {
+		if eval, ok := e.Rules[denial.Rule]; ok {
 			a.retryIn(a.withhold(t, a.remark(eval, denial.Request), eval, denial.Request, denial.Verdict))
 		}
-		if budget, ok := evaluated.disruptions[denial.Rule]; ok {
+		if budget, ok := e.disruptions[denial.Rule]; ok {
 			a.withholdFor(t, denial.Request, budget.noRoom(denial.Request))
 		}
 	}
@@ -52,9 +52,9 @@ func (a *Allocation) retryIn(delay time.Duration) { a.Retry = backoff.MinDelay(a
 
 // recheck returns a function that evaluates one rule again for one request, with the permits that were
 // allocated before. Requests that a round has no time to recheck are rechecked in a later round.
-func (evaluated Evaluation) recheck(ctx context.Context, t *Turn, a *Allocation) permit.Recheck {
+func (e Evaluation) recheck(ctx context.Context, t *Turn, a *Allocation) permit.Recheck {
 	return func(id rule.RuleID, request rule.Request, committed permit.Committed) (rule.Verdict, bool) {
-		eval := evaluated.Rules[id]
+		eval := e.Rules[id]
 		if !t.goesOn(ctx, partForRechecks) {
 			a.retryIn(RetryStale)
 			if !eval.prepared.enforced() {

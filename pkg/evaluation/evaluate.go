@@ -103,7 +103,7 @@ func (w *evaluating) evaluateRule(ctx context.Context, eval *Rule, candidates ma
 // checked again in the order of permits, or the request is withheld. With an exception it is not, and no
 // service is called about it.
 func (w *evaluating) fileVerdict(eval *Rule, remembered remark, request rule.Request, verdict rule.Verdict, candidate *permit.Candidate) {
-	prepared, run := eval.prepared, w.modules[eval.prepared]
+	prepared := eval.prepared
 	exception, reason := w.exceptions.exceptionForRule(eval, request)
 	if verdict.Call && eval.Calls != nil && exception == "" {
 		eval.Calls.wants = append(eval.Calls.wants, request)
@@ -120,10 +120,15 @@ func (w *evaluating) fileVerdict(eval *Rule, remembered remark, request rule.Req
 		w.retryIn(w.withhold(w.turn, remembered, eval, request, verdict))
 	default:
 		w.retryIn(w.would(w.turn, remembered, eval, request, verdict))
-		// The fallback of a rule that was under quarantine when the round began has found to which pods it applies.
-		if prepared.dependsOnPods() && (run == nil || !run.stopped) {
+		if prepared.dependsOnPods() && !w.isFallback(prepared) {
 			candidate.Rechecked = append(candidate.Rechecked, prepared.id)
 			waiveNeed(candidate, prepared.id, exception)
 		}
 	}
+}
+
+// isFallback reports whether the fallback of a rule that was under quarantine when the round began has found to which pods the rule applies.
+func (w *evaluating) isFallback(prepared *preparedRule) bool {
+	run := w.modules[prepared]
+	return run != nil && run.stopped
 }

@@ -61,9 +61,6 @@ func (s *service) take() (calls []dispatch.Call, texts []string) {
 	return calls, texts
 }
 
-// firstDelayOfACall is when a service is called again after one failure.
-const firstDelayOfACall = 11 * time.Second
-
 func webhookRule(name string, poll bool) appsv1alpha1.TransitionRule {
 	rule := appsv1alpha1.TransitionRule{
 		Name: name, Stage: appsv1alpha1.StagePreCheck, Enforcement: appsv1alpha1.EnforcementEnforce,

@@ -361,13 +361,13 @@ func (r *Reconciler) count(turn *turn, snapshot snapshot, o evaluation.Outcome) 
 	}
 	for id, eval := range o.Rules {
 		r.metrics.quarantine(id, eval.Quarantine() != nil)
-		r.metrics.late(id, o.Evaluation.Late[id]+o.Allocation.Late[id])
+		r.metrics.late(id, o.Late[id]+o.Allocation.Late[id])
 		if eval.Calls != nil {
 			tasks, oldest := eval.Calls.Tasks.Running()
 			r.metrics.running(id, tasks, oldest)
 		}
 	}
-	for _, eval := range slices.Concat(o.Evaluation.Quarantined, o.Allocation.Quarantined) {
+	for _, eval := range slices.Concat(o.Quarantined, o.Allocation.Quarantined) {
 		r.recordQuarantine(eval)
 	}
 }

@@ -105,8 +105,10 @@ func deniedBuiltins() []Builtins {
 		{Names: []string{"bits."}, Why: "no fact is a set of bits", Instead: "use numbers and sets"},
 		{Names: []string{"strings.render_template", "internal.template_string"}, Why: "templates are programs of another language", Instead: "use sprintf"},
 		{
-			Names: []string{"any", "all", "set_diff", "re_match", "cast_array", "cast_boolean", "cast_null", "cast_object", "cast_set", "cast_string", "net.cidr_overlap"},
-			Why:   "OPA 1 removed it", Instead: "use some, every, the operator -, regex.match, a comprehension or net.cidr_contains",
+			Names: []string{
+				"any", "all", "set_diff", "re_match", "cast_array", "cast_boolean", "cast_null", "cast_object", "cast_set", "cast_string", "net.cidr_overlap",
+			},
+			Why: "OPA 1 removed it", Instead: "use some, every, the operator -, regex.match, a comprehension or net.cidr_contains",
 		},
 	}
 }
