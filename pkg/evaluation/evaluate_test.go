@@ -81,7 +81,7 @@ func prepare(ruleset, name string, program verdictOn, webhook bool, change func(
 }
 
 // snapshotOf returns a snapshot in which the rules of each PodTransitionRule apply to all requests.
-func snapshotOf(requests []rule.Request, rules ...*preparedRule) Snapshot {
+func newSnapshot(requests []rule.Request, rules ...*preparedRule) Snapshot {
 	s := Snapshot{prepared: map[string][]*preparedRule{}}
 	s.Namespace, s.NamespaceLabels, s.Waiting = "shop", map[string]string{}, requests
 	for _, prepared := range rules {
@@ -203,7 +203,7 @@ func TestEvaluate(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := snapshotOf(two(), tc.rules...)
+			s := newSnapshot(two(), tc.rules...)
 			if tc.change != nil {
 				tc.change(&s)
 			}
@@ -241,7 +241,7 @@ func TestHoldsEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			deferred := request("a", "1")
 			deferred.ID, deferred.Type = appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType
-			s := snapshotOf([]rule.Request{deferred}, prepare("web", "r", denies(rule.CodeDenied, "a"), false, nil), prepare("other", "r", denies(rule.CodeDenied, "a"), false, nil))
+			s := newSnapshot([]rule.Request{deferred}, prepare("web", "r", denies(rule.CodeDenied, "a"), false, nil), prepare("other", "r", denies(rule.CodeDenied, "a"), false, nil))
 			s.Rules[0].Object.Spec.MaxHold, s.Rules[0].Object.Spec.OnMaxHold = &metav1.Duration{Duration: time.Minute}, tc.action
 			state := NewState()
 			decide(t, s, state, Calls{}, noon)
@@ -289,7 +289,7 @@ func TestCalls(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			requests := pods(tc.pods)
-			s := snapshotOf(requests,
+			s := newSnapshot(requests,
 				prepare("cheap", "r", denies(rule.CodeDenied, tc.denied...), false, nil),
 				prepare("web", "first", calls, true, nil), prepare("web", "second", calls, true, nil))
 			known := Calls{Rules: map[rule.RuleID]KnownCalls{}, MaySkip: tc.maySkip}

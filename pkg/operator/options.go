@@ -140,7 +140,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second, "how long one evaluation of a rule may take")
 	flags.DurationVar(&o.PolicyTimeout, "policy-timeout", 100*time.Millisecond, "how much CPU time a module of a user may use for one pod")
 	flags.DurationVar(&o.RoundBudget, "round-budget", 2*time.Second, "how long the rules of one namespace may be compiled and evaluated before other namespaces get their turn")
-	flags.DurationVar(&o.PermitInterval, "permit-interval", podtransitionrule.DefaultBatchInterval, "interval of the batches of permits of one PodTransitionRule or PodDisruptionBudget, of which four may come within one interval after a rest; each batch writes its record once; 0s writes it for every permit; at most 1m")
+	flags.DurationVar(&o.PermitInterval, "permit-interval", podtransitionrule.DefaultBatchInterval, "interval between permit batches of one PodTransitionRule or PodDisruptionBudget, of which four may come within one interval after a rest; each batch writes its record once; 0s writes it for every permit; at most 1m")
 	flags.StringVar(&o.RuleWebhookAllowCIDR, "rule-webhook-allow-cidr", "", "networks that webhook rules may reach although they are rejected otherwise (loopback, link-local, metadata services), separated by commas, e.g. 127.0.0.0/8")
 	flags.StringVar(&o.RuleWebhookAllowHost, "rule-webhook-allow-host", "", "hosts that webhook rules may reach at any address that they resolve to, separated by commas")
 	flags.DurationVar(&o.RuleWebhookRejectionRetry, "rule-webhook-rejection-retry", webhooktask.DefaultRejectionRetry, "about how long after a rejection the service of a webhook rule is called again; from 1s to 10m")

@@ -6,7 +6,7 @@ import "time"
 // drain, and the first batch has the first of them only.
 const burst = 4
 
-// bucket is the budget of batches of one record: one in each interval, and burst of them after a rest, evenly spaced.
+// bucket bounds how often a record has a batch: once in each interval, and burst times after a rest, evenly spaced.
 type bucket struct {
 	// last is the time of the last batch; zero before the first one.
 	last time.Time

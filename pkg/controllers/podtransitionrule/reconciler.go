@@ -42,7 +42,7 @@ const (
 	defaultWritesAtOnce = 16
 )
 
-// DefaultBatchInterval is the interval of the permit batches of one PodTransitionRule or PodDisruptionBudget. Each batch
+// DefaultBatchInterval is the interval between permit batches of one PodTransitionRule or PodDisruptionBudget. Each batch
 // costs a write of its record: pods that become available one by one within a second share it, and an operation that takes
 // many seconds is hardly delayed.
 const DefaultBatchInterval = time.Second
@@ -118,7 +118,7 @@ type Reconciler struct {
 	// roundBytes bounds the findings of one round.
 	roundBytes int64
 
-	// batchInterval is the interval of the batches of one record.
+	// batchInterval is the interval between batches of a record.
 	batchInterval time.Duration
 
 	// writesAtOnce bounds the parallel requests of one round.
@@ -173,7 +173,7 @@ type Config struct {
 	// 0: 64 MiB.
 	Memory int64
 
-	// BatchInterval is the interval of the batches of one PodTransitionRule or PodDisruptionBudget, of which each costs
+	// BatchInterval is the interval between batches of one PodTransitionRule or PodDisruptionBudget: each costs
 	// a write of its record; 0: a batch is never postponed.
 	BatchInterval time.Duration
 

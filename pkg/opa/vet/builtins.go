@@ -125,7 +125,8 @@ func builtinsNamed(name string) (Builtins, bool) {
 	return Builtins{}, false
 }
 
-// deniedBuiltin returns why a rule may not call the builtin of an error of the compiler, and what it does instead; empty for other errors.
+// deniedBuiltin explains a compile error about a builtin that rules may not call: why, and what to write instead. It is empty for other
+// errors.
 func deniedBuiltin(err *ast.Error) string {
 	name, isCall := strings.CutPrefix(err.Message, "undefined function ")
 	if !isCall {

@@ -8,7 +8,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// HintFormat is the code of a call of sprintf whose format does not fit its arguments: Go prints such as %!s(MISSING).
+// HintFormat means that the format of a sprintf call does not fit its arguments: the text has parts such as %!s(MISSING).
 const HintFormat = "format"
 
 // verbs are the verbs of a format, with their flags and width.
