@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -254,19 +254,21 @@ var _ = Describe("kubectl podops explain", Ordered, ContinueOnFailure, func() {
 	all = append(append(append(all, situationsOfRules()...), situationsOfDeletes()...), situationsOfTraffic()...)
 	scenarios := map[string]scenario{}
 
-	// All situations come about at once: most of them take seconds.
+	// Many situations come about at once: most of them take seconds. All at once, their modules wait for a check for longer than a review may.
 	BeforeAll(func(ctx context.Context) {
 		for _, e := range all {
 			scenarios[e.name] = newScenario(ctx)
 		}
-		var preparing sync.WaitGroup
+		var preparing errgroup.Group
+		preparing.SetLimit(24)
 		for _, e := range all {
-			preparing.Go(func() {
+			preparing.Go(func() error {
 				defer GinkgoRecover()
 				e.prepare(ctx, scenarios[e.name])
+				return nil
 			})
 		}
-		preparing.Wait()
+		Expect(preparing.Wait()).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
 			for _, p := range scenarios {
 				for _, pod := range p.list(ctx) {
