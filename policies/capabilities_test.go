@@ -60,7 +60,7 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// TestEveryBuiltinIsAllowedOrDenied compares docs/builtins.md with the builtins of this version of OPA, of which each is in one row.
+// TestEveryBuiltinIsAllowedOrDenied compares docs/builtins.md with the builtins of this OPA version: each is in one row.
 func TestEveryBuiltinIsAllowedOrDenied(t *testing.T) {
 	var page bytes.Buffer
 	page.WriteString("# Builtins\n\n" +

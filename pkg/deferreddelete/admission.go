@@ -30,8 +30,8 @@ const (
 	OwnerGone
 )
 
-// StateWhenRead returns the state of the controller of a pod as it was read, or could not be. An owner whose pods stay when it is deleted
-// counts as present: a delete by its controller is of before.
+// StateWhenRead returns the owner state of a pod from its controller, or from the error of reading it. An owner whose pods stay when it is
+// deleted counts as present: its controller sent the delete before.
 func StateWhenRead(pod *corev1.Pod, owner metav1.Object, err error) OwnerState {
 	switch {
 	case apierrors.IsNotFound(err) || err == nil && owner.GetUID() != metav1.GetControllerOfNoCopy(pod).UID:

@@ -17,7 +17,7 @@ import (
 func (w *evaluating) openBudgets(snapshot Snapshot) map[types.UID][]string {
 	budgetsOf := map[types.UID][]string{}
 	for _, view := range snapshot.Rules {
-		budget, ok := budgetOf(w.Rulesets[view.Object.Name])
+		budget, ok := newBudget(w.Rulesets[view.Object.Name])
 		if !ok {
 			continue
 		}
@@ -48,9 +48,9 @@ func withPod(views []podindex.RuleView, request rule.Request) map[string]int {
 	return with
 }
 
-// budgetOf returns the budget of a PodTransitionRule with an enforced rule that bounds availability, or
+// newBudget returns the budget of a PodTransitionRule with an enforced rule that bounds availability, or
 // that depends on other pods. A rule whose capacity is unknown has no slot to give.
-func budgetOf(ruleset *Ruleset) (permit.Budget, bool) {
+func newBudget(ruleset *Ruleset) (permit.Budget, bool) {
 	view := ruleset.View
 	budget := permit.Budget{
 		Ruleset: view.Object.Name, Slots: map[string]int{}, Live: view.Live, Inherited: view.Inherited,

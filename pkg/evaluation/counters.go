@@ -29,7 +29,7 @@ type counted struct{ seen, applied, withheld, would bool }
 
 func newCounters(entry appsv1alpha1.TransitionRule, generation int64) *counters {
 	return &counters{
-		status: appsv1alpha1.RuleStatus{Name: entry.Name, Enforcement: enforcementOf(entry), Generation: generation},
+		status: appsv1alpha1.RuleStatus{Name: entry.Name, Enforcement: defaultedEnforcement(entry), Generation: generation},
 		scope:  rule.ScopeOf(entry),
 	}
 }

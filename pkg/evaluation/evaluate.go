@@ -55,9 +55,9 @@ func (e *Evaluator) newEvaluation(snapshot Snapshot, now time.Time) *Evaluation 
 	for _, view := range snapshot.Rules {
 		rules := snapshot.prepared[view.Object.Name]
 		ruleset := &Ruleset{View: view, BreakGlass: w.exceptions.breakGlass(), unreached: map[appsv1alpha1.TransitionStage]bool{}}
-		ruleset.CompileErr = cmp.Or(objectbounds.TooLarge(view.Object), view.SelectorErr, errorsOf(rules))
+		ruleset.CompileErr = cmp.Or(objectbounds.TooLarge(view.Object), view.SelectorErr, joinErrors(rules))
 		w.Rulesets[view.Object.Name] = ruleset
-		env := environmentOf(snapshot, view, now)
+		env := newEnvironment(snapshot, view, now)
 		for _, prepared := range rules {
 			eval := &Rule{prepared: prepared, ruleset: ruleset, env: env}
 			ruleset.Rules = append(ruleset.Rules, eval)

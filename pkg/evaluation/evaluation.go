@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Evaluation is the result of the rules of a namespace for all requests that wait. It is not modified
+// Evaluation is the result of all rules in a namespace for all requests that wait. It is not modified
 // after Evaluate has returned it.
 type Evaluation struct {
 	findings
@@ -57,7 +57,7 @@ func (e Evaluation) IsReserved(uid types.UID) bool {
 	return slices.ContainsFunc(e.budgets, func(budget permit.Budget) bool { _, live := budget.Live[uid]; return live })
 }
 
-// Calls are what this process knows about the calls of the webhook rules of a namespace.
+// Calls are what this process knows about the webhook calls of a namespace.
 type Calls struct {
 	Rules map[rule.RuleID]KnownCalls
 

@@ -93,7 +93,7 @@ func (e *Evaluator) EvaluateModules(ctx context.Context, t *Turn, snapshot Snaps
 func (e *Evaluator) openRuns(ctx context.Context, t *Turn, snapshot Snapshot, now time.Time, modules Modules) []*moduleRun {
 	var open []*moduleRun
 	for _, view := range snapshot.Rules {
-		env := environmentOf(snapshot, view, now)
+		env := newEnvironment(snapshot, view, now)
 		for _, prepared := range snapshot.prepared[view.Object.Name] {
 			if prepared.kind != rule.KindRego {
 				continue
@@ -128,7 +128,7 @@ func (m *moduleRun) begin(t *Turn) {
 		return
 	}
 	m.recalled = recalled
-	m.opens(recalled.open(scopeOf(m.program), m.stopped, m.env, requests, m.view.WaitingVersion))
+	m.opens(recalled.open(newScope(m.program), m.stopped, m.env, requests, m.view.WaitingVersion))
 }
 
 // opens keeps the requests to evaluate. A request of a reserved pod is left out if the rule reads

@@ -37,7 +37,7 @@ func (e *Evaluator) Prepare(
 		missing := false
 		for _, view := range s.Rules {
 			known := state.needsPods(view.Object)
-			s.prepared[view.Object.Name] = e.rulesOf(ctx, t, state, view.Object, s.Policies)
+			s.prepared[view.Object.Name] = e.prepareRules(ctx, t, state, view.Object, s.Policies)
 			for _, prepared := range s.prepared[view.Object.Name] {
 				prepared.lift(view.Object)
 			}
@@ -59,15 +59,15 @@ func (s Snapshot) WithMissing(state *State, now time.Time) Snapshot {
 	return s
 }
 
-// rulesOf returns the prepared rules of a PodTransitionRule: without disabled rules, cheap rules first and
+// prepareRules returns the prepared rules of a PodTransitionRule: without disabled rules, cheap rules first and
 // rules that take slots last. An edit prepares only the rules that it changed, or whose PodTransitionPolicy
 // changed. A rule whose module the round has no time to compile has no program; the next call compiles it.
-func (e *Evaluator) rulesOf(
+func (e *Evaluator) prepareRules(
 	ctx context.Context, t *Turn, state *State, object *appsv1alpha1.PodTransitionRule, shared policies,
 ) []*preparedRule {
 	key, ruleset := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}, state.ruleset(object.Name)
-	versions, known := versionsOf(object, shared), ruleset.prepared
-	if known.loaded && known.isOf(object, versions) && known.isComplete() {
+	versions, known := policyVersions(object, shared), ruleset.prepared
+	if known.loaded && known.isMadeFrom(object, versions) && known.isComplete() {
 		return known.rules
 	}
 	next := preparedRuleset{loaded: true, uid: object.UID, generation: object.Generation, policies: versions}
@@ -92,7 +92,7 @@ func (e *Evaluator) rulesOf(
 		}
 		next.rules = append(next.rules, prepared)
 	}
-	slices.SortStableFunc(next.rules, func(a, b *preparedRule) int { return costOf(a.kind) - costOf(b.kind) })
+	slices.SortStableFunc(next.rules, func(a, b *preparedRule) int { return evaluationCost(a.kind) - evaluationCost(b.kind) })
 	if ctx.Err() == nil {
 		ruleset.prepared = next
 		state.forgetRules(known.rules, next.rules)
@@ -150,9 +150,9 @@ func (e *Evaluator) prepare(
 	return prepared
 }
 
-// environmentOf returns the environment of the rules of a PodTransitionRule: the facts beyond the pod of
-// a request.
-func environmentOf(snapshot Snapshot, view podindex.RuleView, now time.Time) rule.Environment {
+// newEnvironment returns the rule environment for a PodTransitionRule: the facts beyond the requested
+// pod.
+func newEnvironment(snapshot Snapshot, view podindex.RuleView, now time.Time) rule.Environment {
 	env := rule.Environment{
 		Now: now, Namespace: rule.Namespace{Name: snapshot.Namespace, Labels: snapshot.NamespaceLabels},
 		Counts: view.Counts, Pods: view.Pods, Permits: view.Permits,

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Engine prepares rules for evaluation. EngineOf returns the engine that uses OPA.
+// Engine prepares rules for evaluation. NewEngine returns the engine that uses OPA.
 type Engine interface {
 	Inspect(ctx context.Context, source opa.Source) (opa.Inspection, error)
 	IsCompiled(module string, parametersSchema json.RawMessage) bool
@@ -39,8 +39,8 @@ type Program interface {
 	Source() string
 }
 
-// EngineOf returns the Engine of OPA.
-func EngineOf(engine *opa.Engine) Engine { return opaEngine{engine} }
+// NewEngine returns the Engine of OPA.
+func NewEngine(engine *opa.Engine) Engine { return opaEngine{engine} }
 
 type opaEngine struct{ *opa.Engine }
 
@@ -212,8 +212,8 @@ func CodeOf(err error) rule.Code {
 	return rule.CodeCompileFailed
 }
 
-// stageOf returns the stage of a rule that may be invalid; empty for a rule without a stage.
-func stageOf(rule appsv1alpha1.TransitionRule) appsv1alpha1.TransitionStage {
+// defaultedStage returns the stage of a rule that may be invalid; empty for a rule without a stage.
+func defaultedStage(rule appsv1alpha1.TransitionRule) appsv1alpha1.TransitionStage {
 	switch stage := normalized(rule).Stage; stage {
 	case appsv1alpha1.StagePreCheck, appsv1alpha1.StagePostCheck:
 		return stage
@@ -229,7 +229,7 @@ func normalized(rule appsv1alpha1.TransitionRule) *appsv1alpha1.TransitionRule {
 	return entry
 }
 
-func enforcementOf(rule appsv1alpha1.TransitionRule) appsv1alpha1.Enforcement {
+func defaultedEnforcement(rule appsv1alpha1.TransitionRule) appsv1alpha1.Enforcement {
 	if rule.Enforcement == "" {
 		return appsv1alpha1.EnforcementEnforce
 	}

@@ -22,7 +22,7 @@ func (e *Rule) reason(remembered remark, request rule.Request, verdict rule.Verd
 		reason.Message = remembered.of.explain(remembered.at, code, e.prepared.spec, request, e.capacity)
 	}
 	if code == rule.CodeNoRoom && e.capacity != nil {
-		reason.Numbers = &rule.Numbers{Needed: 1, Have: e.capacity.Slots, Limit: limitOf(*e.capacity)}
+		reason.Numbers = &rule.Numbers{Needed: 1, Have: e.capacity.Slots, Limit: availabilityLimit(*e.capacity)}
 		if with := e.ruleset.View.With[request.Pod.UID]; with > 0 {
 			reason.Numbers.Needed += with
 			reason.Message = text.Cut(fmt.Sprintf("%d pods that go with it become unavailable, too: %s", with, reason.Message), rule.MaxMessageBytes)

@@ -68,8 +68,8 @@ type scope struct {
 	always bool
 }
 
-// scopeOf returns the scope of the verdicts of a program.
-func scopeOf(program Program) scope {
+// newScope returns the verdict scope of a program.
+func newScope(program Program) scope {
 	needs := program.Needs()
 	return scope{
 		counts: program.VerdictsNeedCounts(), namespace: needs.Namespace, always: needs.Now || needs.Pods || needs.Permits,
@@ -82,7 +82,7 @@ func scopeOf(program Program) scope {
 func (r *Recollection) Evaluate(
 	ctx context.Context, program Program, stage appsv1alpha1.TransitionStage, env rule.Environment, requests []rule.Request, version uint64,
 ) ([]rule.Verdict, *rule.Capacity, error) {
-	open := r.open(scopeOf(program), false, env, requests, version)
+	open := r.open(newScope(program), false, env, requests, version)
 	if len(requests) == 0 || len(open) == 0 && !program.NeedsCounts() {
 		return r.verdicts, nil, nil
 	}
@@ -190,7 +190,7 @@ func (r *Recollection) explain(i int, code rule.Code, entry appsv1alpha1.Transit
 	}
 }
 
-// Bytes of the parts of a recollection besides their texts, as a test measures them.
+// Sizes of recollection parts besides their texts, as a test measures them.
 const (
 	recollectionBytes = 512
 	rememberedBytes   = 480

@@ -15,7 +15,7 @@ import (
 
 // Effects are what the caller has to count and report. The State of the namespace has them already.
 type Effects struct {
-	// Late is the number of evaluations of each rule that used up their CPU time without a verdict.
+	// Late counts, by rule, the evaluations that used up their CPU time without a verdict.
 	Late map[rule.RuleID]int
 
 	// Quarantined are the rules that went under quarantine.
@@ -106,8 +106,8 @@ func (e *Rule) Object() *appsv1alpha1.PodTransitionRule { return e.ruleset.View.
 // Quarantine returns the quarantine of the rule; nil when it is not under quarantine.
 func (e *Rule) Quarantine() *appsv1alpha1.Quarantine { return e.prepared.quarantined }
 
-// Enforcement returns the effect of a denial of the rule.
-func (e *Rule) Enforcement() appsv1alpha1.Enforcement { return enforcementOf(e.prepared.spec) }
+// Enforcement returns what a denial by the rule does.
+func (e *Rule) Enforcement() appsv1alpha1.Enforcement { return defaultedEnforcement(e.prepared.spec) }
 
 // Budget has the number of pods that an availability rule permits to be unavailable, and the number of pods
 // that are, including reserved pods.
@@ -129,7 +129,7 @@ func (e *Rule) Budget() (Budget, bool) {
 	case e.most == nil:
 		return Budget{}, false
 	default:
-		return Budget{Unavailable: max(0, counts.Desired-counts.Available+counts.Reserved), Limit: limitOf(*e.most)}, true
+		return Budget{Unavailable: max(0, counts.Desired-counts.Available+counts.Reserved), Limit: availabilityLimit(*e.most)}, true
 	}
 }
 
@@ -143,7 +143,7 @@ func (e *Rule) needsSlots(request rule.Request) bool {
 		rule.ScopeOf(e.prepared.spec).Applies(request.Type, request.Pod.Labels, request.Pod.SkipRules)
 }
 
-// CallPlan is the state of the calls of one webhook rule after a round, and the calls to make.
+// CallPlan has the calls of one webhook rule after a round, and the calls to make.
 type CallPlan struct {
 	Rule  webhooktask.Rule
 	Tasks webhooktask.Tasks
@@ -214,7 +214,7 @@ func (r *Ruleset) Quarantined() []string {
 	return messages
 }
 
-// Statuses returns the counters of the rules of a PodTransitionRule for its status, in the order of spec.rules.
+// Statuses returns the rule counters for the status of a PodTransitionRule, ordered as spec.rules.
 func (r *Ruleset) Statuses() []appsv1alpha1.RuleStatus {
 	var statuses []appsv1alpha1.RuleStatus
 	for _, entry := range r.View.Object.Spec.Rules {
@@ -230,9 +230,9 @@ func (r *Ruleset) Statuses() []appsv1alpha1.RuleStatus {
 	return statuses
 }
 
-// limitOf returns the number of pods that may be unavailable under a rule, by the lower of its
+// availabilityLimit returns the number of pods that may be unavailable under a rule, by the lower of its
 // bounds.
-func limitOf(capacity rule.Capacity) int {
+func availabilityLimit(capacity rule.Capacity) int {
 	limit := capacity.Desired
 	if capacity.MaxUnavailable >= 0 {
 		limit = min(limit, capacity.MaxUnavailable)

@@ -53,7 +53,7 @@ type ruleState struct {
 // enforced reports whether the rule withholds pods. A rule with enforcement Warn or DryRun does not, even
 // when it cannot be evaluated.
 func (p *preparedRule) enforced() bool {
-	return enforcementOf(p.spec) == appsv1alpha1.EnforcementEnforce
+	return defaultedEnforcement(p.spec) == appsv1alpha1.EnforcementEnforce
 }
 
 // budget reports whether the rule bounds availability, so that permits of its pods are reserved.
@@ -131,7 +131,7 @@ func (p *preparedRule) resume(statuses []appsv1alpha1.RuleStatus) {
 // newPrepared returns a rule without a program.
 func newPrepared(object types.NamespacedName, entry appsv1alpha1.TransitionRule, shared policies) *preparedRule {
 	prepared := &preparedRule{
-		spec: entry, stage: stageOf(entry),
+		spec: entry, stage: defaultedStage(entry),
 		policy: shared.versionOf(entry), id: rule.RuleID{Ruleset: object, Rule: entry.Name},
 	}
 	if entry.Rego != nil {
@@ -149,13 +149,13 @@ func unloaded(object types.NamespacedName, entry appsv1alpha1.TransitionRule, ge
 	}
 }
 
-// costOf orders the kinds of rules: cheap rules are evaluated first.
-func costOf(kind rule.Kind) int {
+// evaluationCost orders the kinds of rules: cheap rules are evaluated first.
+func evaluationCost(kind rule.Kind) int {
 	return slices.Index([]rule.Kind{rule.KindLabelCheck, rule.KindRego, rule.KindWebhook, rule.KindAvailablePolicy}, kind)
 }
 
-// errorsOf joins the compile errors of a PodTransitionRule.
-func errorsOf(rules []*preparedRule) error {
+// joinErrors joins the compile errors of a PodTransitionRule.
+func joinErrors(rules []*preparedRule) error {
 	var all []error
 	for _, rule := range rules {
 		if rule.err != nil && !rule.unprepared() {
@@ -184,9 +184,9 @@ func (o preparedRuleset) isComplete() bool {
 	return !slices.ContainsFunc(o.rules, (*preparedRule).unprepared)
 }
 
-// isOf reports whether the rules were prepared from this generation of the object and compiled with
+// isMadeFrom reports whether the rules were prepared from this generation of the object and compiled with
 // these versions of PodTransitionPolicies.
-func (o preparedRuleset) isOf(object *appsv1alpha1.PodTransitionRule, versions string) bool {
+func (o preparedRuleset) isMadeFrom(object *appsv1alpha1.PodTransitionRule, versions string) bool {
 	return o.uid == object.UID && o.generation == object.Generation && o.policies == versions
 }
 
@@ -204,8 +204,8 @@ func (o preparedRuleset) unchanged(uid types.UID, rule appsv1alpha1.TransitionRu
 	return nil
 }
 
-// versionsOf returns the versions of the PodTransitionPolicies that a PodTransitionRule is compiled with.
-func versionsOf(object *appsv1alpha1.PodTransitionRule, shared policies) string {
+// policyVersions returns the versions of the PodTransitionPolicies that a PodTransitionRule is compiled with.
+func policyVersions(object *appsv1alpha1.PodTransitionRule, shared policies) string {
 	versions := make([]string, 0, len(object.Spec.Rules))
 	for _, rule := range object.Spec.Rules {
 		versions = append(versions, shared.versionOf(rule))

@@ -31,7 +31,7 @@ type State struct {
 	// uncontrolled are the pods without the control label of PodDisruptionBudgets, by name.
 	uncontrolled map[string]Uncontrolled
 
-	// remembered is the number of bytes of the recollections of the rules.
+	// remembered is the size of all recollections, in bytes.
 	remembered int64
 }
 

@@ -199,7 +199,7 @@ func (t *Turn) measure() (charge func()) {
 	return func() { t.charge(t.clock.Since(began)) }
 }
 
-// Delays of the next round of a namespace.
+// Delays before the next round.
 const (
 	// RetryStale is the delay while something is missing that is expected at once: the watch has not
 	// delivered the pods that a record requires, or the round had no time for all rules. The watch is usually
@@ -220,7 +220,7 @@ const (
 	findingBytes = 160
 	ReasonBytes  = 256
 
-	// openBytes is the size of the verdict of a user's module.
+	// openBytes is the size of a module verdict.
 	openBytes = 2*findingBytes + 128
 )
 

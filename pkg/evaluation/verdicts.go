@@ -20,7 +20,7 @@ func (w *evaluating) verdicts(
 	case run != nil && run.unopened:
 		return w.notReached(eval, requests)
 	case run != nil:
-		return w.verdictsOfModule(eval, run)
+		return w.moduleVerdicts(eval, run)
 	case prepared.quarantined != nil:
 		return withheld(requests, rule.Verdict{Code: rule.CodePolicyTooExpensive, Message: prepared.quarantined.Message})
 	case prepared.program == nil:
@@ -67,9 +67,9 @@ func withheld(requests []rule.Request, verdict rule.Verdict) []rule.Verdict {
 	return all
 }
 
-// verdictsOfModule returns the verdicts of a user's module, or of the fallback of a rule that cannot be
+// moduleVerdicts returns the verdicts that a user's module gave, or the fallback of a rule that cannot be
 // evaluated.
-func (w *evaluating) verdictsOfModule(eval *Rule, run *moduleRun) []rule.Verdict {
+func (w *evaluating) moduleVerdicts(eval *Rule, run *moduleRun) []rule.Verdict {
 	prepared, verdicts := eval.prepared, run.recalled.verdicts
 	if run.err != nil {
 		eval.ruleset.EvaluateErr = cmp.Or(eval.ruleset.EvaluateErr, run.err)

@@ -52,7 +52,7 @@ func documentBytes(document json.RawMessage) int64 {
 	return int64(2*len(document) + scalarBytes*scalars + collectionBytes*collections)
 }
 
-// infoKey is the cache key of the moduleInfo of a user's module: its source.
+// infoKey is the cache key of a moduleInfo: the source of the module.
 type infoKey string
 
 // infoBytes is about the size of a moduleInfo besides its text.

@@ -78,16 +78,16 @@ func builtInPod(pod *rule.PodFact) *ast.Term {
 
 // customPod returns every field of a pod in the schema of the input.
 func customPod(pod *rule.PodFact) *ast.Term {
-	return podTermOf(pod, pod.Available, pod.AvailableSince, pod.Permitted)
+	return encodePod(pod, pod.Available, pod.AvailableSince, pod.Permitted)
 }
 
 // committedPod returns a pod that is about to become unavailable, in the form in which rules see
 // it.
 func committedPod(pod *rule.PodFact) *ast.Term {
-	return podTermOf(pod, false, time.Time{}, true)
+	return encodePod(pod, false, time.Time{}, true)
 }
 
-func podTermOf(pod *rule.PodFact, available bool, since time.Time, permitted bool) *ast.Term {
+func encodePod(pod *rule.PodFact, available bool, since time.Time, permitted bool) *ast.Term {
 	return sorted(ast.ObjectTerm(
 		named("name", ast.StringTerm(pod.Name)),
 		named("namespace", ast.StringTerm(pod.Namespace)),

@@ -33,7 +33,7 @@ func LimitMemory(log logr.Logger) {
 	}
 }
 
-// childrenBytes returns the memory of the child processes of the sandbox together.
+// childrenBytes returns the memory of all child processes together.
 func childrenBytes(workers int) uint64 { return uint64(sandbox.Children+workers) * sandbox.ChildBytes }
 
 // mostWorkers bounds the processes that evaluate modules.

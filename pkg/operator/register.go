@@ -79,7 +79,7 @@ func register(
 		return err
 	}
 	config := podtransitionrule.Config{
-		Engine: evaluation.EngineOf(engine), Pods: writer, Recorder: recorder, Options: times, Clock: clk,
+		Engine: evaluation.NewEngine(engine), Pods: writer, Recorder: recorder, Options: times, Clock: clk,
 		Statuses: podtransitionrule.APIStatusWriter{Client: mgr.GetClient()}, Budgets: podtransitionrule.APIBudgetWriter{Client: mgr.GetClient()},
 		RejectionRetry: options.RuleWebhookRejectionRetry, Prepared: decisions.Prepared, Undo: podtransitionrule.APIUndoer{Client: mgr.GetClient()},
 		ManagerNamespace: options.Namespace, Hold: evaluation.Hold{Max: options.MaxHold, Action: appsv1alpha1.HoldAction(options.OnMaxHold)},

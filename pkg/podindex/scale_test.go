@@ -259,7 +259,7 @@ func TestReplicaSetsDoNotCountBeforeTheScaleAbove(t *testing.T) {
 	}
 }
 
-// ofSet returns a pod of a ReplicaSet of the Rollout.
+// ofSet returns a pod under a ReplicaSet that belongs to the Rollout.
 func ofSet(set types.UID, i int) *builders.PodBuilder {
 	return builders.MakePod(fmt.Sprint(set, "-", i)).Label("app", "web").Available().Waiting("x", "delete", builders.Epoch).
 		OwnedBy(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: string(set), UID: set})

@@ -52,7 +52,7 @@ type target struct {
 	instance string // empty without ProviderInstanceOptions
 }
 
-// provider bounds the rate and the duration of the calls of one adapter. It backs off from an instance
+// provider bounds how often one adapter is called, and for how long. It backs off from an instance
 // after breakAfter failures in a row, for each namespace apart: neither an instance that is away nor the
 // employers of another namespace delay the others. It is safe for concurrent use.
 //

@@ -108,7 +108,7 @@ func newHarness(at cell) (*harness, error) {
 		return nil, err
 	}
 	r.reconciler = podtransitionrule.New(podtransitionrule.Config{
-		Index: r.index, Engine: evaluation.EngineOf(e), Pods: r.server, Statuses: r.server, Recorder: &events.FakeRecorder{},
+		Index: r.index, Engine: evaluation.NewEngine(e), Pods: r.server, Statuses: r.server, Recorder: &events.FakeRecorder{},
 		Metrics: metrics, Clock: clocktesting.NewFakePassiveClock(builders.Epoch.Add(time.Hour)),
 	})
 	return r, nil

@@ -27,7 +27,7 @@ type cell struct {
 	// before are the nodes of the pods at the time of the requests, by UID.
 	before map[types.UID]string
 
-	// emptied is the node of the first of them, which stories of nodes empty.
+	// emptied is the node of the first pod, which stories of nodes empty.
 	emptied string
 
 	// gone are the pods that became terminating or disappeared since, in order.

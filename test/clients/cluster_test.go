@@ -46,7 +46,7 @@ func (w *cluster) account(ctx context.Context, name types.NamespacedName) (kubec
 	return path, managerprocess.WriteKubeconfigOf(ctx, w.Config(), name, path)
 }
 
-// program returns the path of a program of another project, and whether it has been built.
+// program returns the path of another project's program, and whether it has been built.
 func (w *cluster) program(name string) (path string, built bool) {
 	path = filepath.Join(w.Bin, "clients", name)
 	_, err := os.Stat(path)

@@ -87,7 +87,7 @@ func serving(dir string) (authority []byte, err error) {
 	return certificate, err
 }
 
-// register registers the webhooks of a file of manifests at an address. The webhooks of pods are called for pods of LeaderWorkerSets only, as
+// register registers the webhooks in a manifest file at an address. Pod webhooks are called for pods of LeaderWorkerSets only, as
 // in its installation.
 func (w *cluster) register(ctx context.Context, file, address string, authority []byte) error {
 	content, err := os.ReadFile(file)

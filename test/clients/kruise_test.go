@@ -83,7 +83,7 @@ func kruiseWebhooks() []client.Object {
 	}
 }
 
-// template in YAML, of the workloads of OpenKruise.
+// template in YAML, for workloads of OpenKruise.
 func (c *cell) kruiseTemplate() string {
 	label := ""
 	if c.controlled {

@@ -364,7 +364,7 @@ func (a *attacker) storeSlowModules(ctx context.Context) error {
 	return nil
 }
 
-// honest is the value of the label app of pods to which only an honest module applies.
+// honest is the label app of pods to which only an honest module applies.
 const honest = "honest"
 
 // deadlyModules pass every check of their text. Both end a process that does not stop them: the first by its stack,

@@ -243,7 +243,7 @@ func (l *laws) unsettledOwner(on Workload) string {
 	if len(pods) != want {
 		return fmt.Sprintf("%s has %d pods, and wants %d", on.Name, len(pods), want)
 	}
-	// A DaemonSet counts its template generations from 1 again, and takes a pod of an earlier one of that number for its own.
+	// A new DaemonSet counts its template generations from 1 again, and takes an older pod with the same number for its own.
 	if on.Kind == ReplicaSet || on.Kind == Job || on.Kind == DaemonSet && wish.recreated {
 		return ""
 	}

@@ -173,8 +173,8 @@ func budget(w Workload, minAvailable int) *policyv1.PodDisruptionBudget {
 	}
 }
 
-// workersOf returns the StatefulSet of the workers of a leader.
-func workersOf(of *corev1.Pod, image string) *appsv1.StatefulSet {
+// newWorkers returns the StatefulSet with a leader's workers.
+func newWorkers(of *corev1.Pod, image string) *appsv1.StatefulSet {
 	replicas, labels := int32(workersPerLeader), maps.Clone(of.Labels)
 	for _, key := range []string{appsv1.StatefulSetPodNameLabel, appsv1.PodIndexLabel, appsv1.ControllerRevisionHashLabelKey} {
 		delete(labels, key)

@@ -233,7 +233,7 @@ func (w *World) ownGroup(ctx context.Context, on Workload) error {
 		if w.laws.object("statefulsets", pod.Namespace, pod.Name) != nil {
 			continue
 		}
-		if err := client.IgnoreAlreadyExists(w.client(owner).Create(ctx, workersOf(&pod, image(pod.Spec)))); err != nil {
+		if err := client.IgnoreAlreadyExists(w.client(owner).Create(ctx, newWorkers(&pod, image(pod.Spec)))); err != nil {
 			return fmt.Errorf("creating the workers of %s: %w", pod.Name, err)
 		}
 	}

@@ -154,7 +154,7 @@ func (w *World) serve() {
 	})
 }
 
-// typed returns the configuration of a client of built-in kinds, as the programs of Kubernetes have it.
+// typed returns the configuration of a client for built-in kinds, as in the programs of Kubernetes.
 func (w *World) typed(user string, groups ...string) *rest.Config {
 	config := w.server.Config(user, groups...)
 	config.ContentType = runtime.ContentTypeProtobuf

@@ -84,7 +84,7 @@ func (r *ReplicaSetDeletes) Cancel(ctx context.Context, target, others int, pods
 	return wait, nil
 }
 
-// cancelIn cancels the delete of a pod once an aspect of it has been observed for a time, and returns how much of it is left.
+// cancelIn cancels a pod delete once an aspect of the pod has been observed for a time, and returns the time that is left.
 func (r *ReplicaSetDeletes) cancelIn(
 	ctx context.Context, pod *corev1.Pod, aspect string, after time.Duration, lapse deferreddelete.Lapse,
 ) (time.Duration, error) {

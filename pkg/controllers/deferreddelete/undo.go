@@ -23,7 +23,7 @@ type undoer struct {
 // patch is podwriter.PatchMetadata, or podwriter.PatchUnchanged where a rule may have permitted the pod meanwhile.
 type patch func(ctx context.Context, c client.Client, pod *corev1.Pod, labels, annotations map[string]any) (*corev1.Pod, error)
 
-// undo ends the lifecycle pod-delete of a pod, removes the record of the request and the deletion cost of a pod that leaves, and
+// undo ends the lifecycle pod-delete of a pod, removes the request record and the deletion cost that PodOps has set, and
 // reports why. It returns false if the pod does not exist any more, or has changed.
 func (u undoer) undo(ctx context.Context, pod *corev1.Pod, lapse deferreddelete.Lapse, write patch) (bool, error) {
 	labels := map[string]any{appsv1alpha1.UndoOperationTypeLabelPrefix + "/" + appsv1alpha1.PodDeleteID: appsv1alpha1.DeleteOperationType}

@@ -98,7 +98,7 @@ func newHarnessWith(t testing.TB, e *opa.Engine) *harness {
 	s.index = podindex.NewIndex(func(string) { s.news++ })
 	s.store = s.index.PodStore()
 	s.must(s.store.Replace(nil, s.next()))
-	s.engine = &interceptor{Engine: evaluation.EngineOf(e), around: map[rule.RuleID]func(evaluation.Program) evaluation.Program{}}
+	s.engine = &interceptor{Engine: evaluation.NewEngine(e), around: map[rule.RuleID]func(evaluation.Program) evaluation.Program{}}
 	s.restart(Config{})
 	return s
 }

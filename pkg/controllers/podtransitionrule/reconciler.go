@@ -272,8 +272,8 @@ func (r *Reconciler) report(ctx context.Context, turn *turn, snapshot snapshot, 
 	return backoff.MinDelay(wait, later), errors.Join(err, explainErr)
 }
 
-// forget drops the state of the PodTransitionRules and the webhook rules that no longer exist, and of the records of
-// PodDisruptionBudgets for which no pod waits, once their last batch does not postpone the next.
+// forget drops the state of PodTransitionRules and webhook rules that no longer exist, and the state of a
+// PodDisruptionBudget for which no pod waits, once its last batch does not postpone the next.
 func (r *Reconciler) forget(snapshot snapshot, o evaluation.Outcome) {
 	present := func(ruleset string) bool { _, has := o.Rulesets[ruleset]; return has }
 	called := func(id rule.RuleID) bool {

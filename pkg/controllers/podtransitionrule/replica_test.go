@@ -119,7 +119,8 @@ func newReplica(w *simulation, pods, rules int) *replica {
 	}
 	r.store = store
 	r.reconciler = New(Config{
-		Index: r.index, Engine: evaluation.EngineOf(w.engine), Pods: r, Statuses: r, Budgets: r, Recorder: &events.FakeRecorder{}, Metrics: w.metrics, Clock: r.clock, Caller: &service{}, InFlight: dispatch.NewInFlight(), Wake: func(string) {},
+		Index: r.index, Engine: evaluation.NewEngine(w.engine), Pods: r, Statuses: r, Budgets: r, Recorder: &events.FakeRecorder{},
+		Metrics: w.metrics, Clock: r.clock, Caller: &service{}, InFlight: dispatch.NewInFlight(), Wake: func(string) {},
 		BatchInterval: w.batchInterval,
 	})
 	r.reconciler.writesAtOnce = 1 // one write at a time, so that a schedule means one thing

@@ -23,21 +23,21 @@ func (w *simulation) drawReplica(t *rapid.T) int {
 // WatchPods delivers some events of pods to one replica.
 func (w *simulation) WatchPods(t *rapid.T) {
 	r := w.replicas[w.drawReplica(t)]
-	left := len(w.server.podHistory) - r.pods
-	if left == 0 {
-		t.Skip("it has seen everything")
-	}
-	r.watchPods(left - min(left, drawLag(t)))
+	r.watchPods(drawEvents(t, len(w.server.podHistory)-r.pods))
 }
 
 // WatchRules delivers some events of rules to one replica.
 func (w *simulation) WatchRules(t *rapid.T) {
 	r := w.replicas[w.drawReplica(t)]
-	left := len(w.server.ruleHistory) - r.rules
+	r.watchRules(drawEvents(t, len(w.server.ruleHistory)-r.rules))
+}
+
+// drawEvents returns how many of the events that a replica has not seen get through.
+func drawEvents(t *rapid.T, left int) int {
 	if left == 0 {
 		t.Skip("it has seen everything")
 	}
-	r.watchRules(left - min(left, drawLag(t)))
+	return left - min(left, drawLag(t))
 }
 
 // drawLag is how many events of a history do not get through yet.

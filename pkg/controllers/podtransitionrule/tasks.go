@@ -20,7 +20,7 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 )
 
-// knownCalls returns the calls of the webhook rules of a snapshot. It takes the background slot if calls may have to be
+// knownCalls returns the webhook calls of a namespace. It takes the background slot if calls may have to be
 // skipped.
 func (r *Reconciler) knownCalls(turn *turn, snapshot snapshot) evaluation.Calls {
 	calls := evaluation.Calls{Rules: map[rule.RuleID]evaluation.KnownCalls{}}

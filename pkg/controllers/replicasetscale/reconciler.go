@@ -188,7 +188,7 @@ func (r *Reconciler) withReplicas(ctx context.Context, namespace string, deploym
 	return requests
 }
 
-// Reconcile takes the next steps of a scale-down, after those of the other ReplicaSets of its workload.
+// Reconcile takes the next steps of a scale-down, after the steps that other ReplicaSets under the same workload take.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	set := &appsv1.ReplicaSet{}
 	if err := r.client.Get(ctx, req.NamespacedName, set); client.IgnoreNotFound(err) != nil {

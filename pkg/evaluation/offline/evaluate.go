@@ -99,7 +99,7 @@ func round(ctx context.Context, objects Objects, namespace string, options Optio
 	index.Expire(options.Now)
 	now := frozen{options.Now}
 	evaluator := evaluation.New(evaluation.Config{
-		Engine: evaluation.EngineOf(options.Engine), Prepared: options.Prepared,
+		Engine: evaluation.NewEngine(options.Engine), Prepared: options.Prepared,
 		RejectionRetry: webhooktask.DefaultRejectionRetry, Hold: options.Hold,
 	})
 	paced := lanes.New(lanes.Options{Rate: math.MaxInt32})

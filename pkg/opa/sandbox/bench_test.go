@@ -36,7 +36,7 @@ func BenchmarkEvaluate(b *testing.B) {
 func benchmark(b *testing.B, sandbox *Sandbox, program *opa.Program, env rule.Environment, waiting []rule.Request) {
 	b.Helper()
 	evaluate(b, program, env, waiting)
-	round, before := 0, cpuTimeOfAll(b, sandbox)
+	round, before := 0, totalCPUTime(b, sandbox)
 	for b.Loop() {
 		round++
 		for _, request := range waiting {
@@ -55,11 +55,11 @@ func benchmark(b *testing.B, sandbox *Sandbox, program *opa.Program, env rule.En
 			}
 		}
 	}
-	b.ReportMetric(float64((cpuTimeOfAll(b, sandbox)-before).Microseconds())/float64(b.N)/float64(len(waiting)), "cpu-us/request")
+	b.ReportMetric(float64((totalCPUTime(b, sandbox)-before).Microseconds())/float64(b.N)/float64(len(waiting)), "cpu-us/request")
 }
 
-// cpuTimeOfAll returns the CPU time of this process and of its workers.
-func cpuTimeOfAll(b *testing.B, sandbox *Sandbox) time.Duration {
+// totalCPUTime returns the CPU time of this process and of its workers.
+func totalCPUTime(b *testing.B, sandbox *Sandbox) time.Duration {
 	b.Helper()
 	total := time.Duration(0)
 	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {

@@ -183,7 +183,7 @@ func (s *Sandbox) Known(source opa.Source) (found opa.Inspection, known bool) {
 	return result.inspection, known
 }
 
-// newResultKey returns the cache key of the result of a module.
+// newResultKey returns the cache key for the result of a module.
 func newResultKey(source opa.Source) resultKey {
 	return sha256.Sum256(fmt.Appendf(nil, "%d\n%s%s", len(source.Module), source.Module, source.ParametersSchema))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/podops-dev/podops/pkg/opa"
 )
 
-// minCheck is the shortest interval between two checks of the CPU time of a worker.
+// minCheck is the shortest interval between two readings of a worker's CPU time.
 const minCheck = time.Millisecond
 
 // Why a watch has killed a worker.

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// maxProblems is the number of problems, and of hints, of a module that a worker reports.
+	// maxProblems bounds the problems, and the hints, that a worker reports for a module.
 	maxProblems = 32
 
 	// maxProblemBytes bounds each of them. Some messages of OPA grow with the module.

@@ -41,7 +41,7 @@ func otherPods(module *ast.Module) []Problem {
 			continue
 		}
 		ast.WalkRefs(rule.Body, func(ref ast.Ref) bool {
-			if fact, ok := factOfVariable(ref); ok && !own[fact] {
+			if fact, ok := variableFact(ref); ok && !own[fact] {
 				found = append(found, problemAt(ref[0].Location, HintOtherPods, fmt.Sprintf(
 					"%s is read of the other pods only: input.pods does not have the pod itself, which is input.pod", ref)))
 			}
@@ -51,8 +51,8 @@ func otherPods(module *ast.Module) []Problem {
 	return found
 }
 
-// factOfVariable returns the label or annotation that a reference reads of a variable, such as a pod of input.pods.
-func factOfVariable(ref ast.Ref) (fact string, ok bool) {
+// variableFact returns the label or annotation that a reference reads of a variable, such as a pod of input.pods.
+func variableFact(ref ast.Ref) (fact string, ok bool) {
 	if _, isVar := ref[0].Value.(ast.Var); !isVar || ref[0].Equal(ast.InputRootDocument) || ref[0].Equal(ast.DefaultRootDocument) || len(ref) < 3 {
 		return "", false
 	}

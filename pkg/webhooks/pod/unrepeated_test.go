@@ -87,7 +87,7 @@ func undo(current *corev1.Pod) {
 	delete(current.Annotations, appsv1alpha1.DetailAnnotationKey("web"))
 }
 
-// step is an act of the client, of the rules or of time in TestOneUnrepeatedRemoval.
+// step is what the client, the rules or the clock do in TestOneUnrepeatedRemoval.
 type step struct {
 	act      string
 	pod      string

@@ -116,7 +116,7 @@ func (w *Waits) heldBefore(key waitKey, method deferreddelete.Method) (response 
 	return answer.response, ok && answer.method == method && w.clock.Since(answer.at) < heldFor
 }
 
-// refusal returns what is remembered of the last request of a user for a pod.
+// refusal returns what is remembered of a user's last request for a pod.
 func (w *Waits) refusal(key waitKey) deferreddelete.Refusal {
 	answer, ok := w.answers.Get(key)
 	return deferreddelete.Refusal{Refused: ok, Age: w.clock.Since(answer.at)}

@@ -136,7 +136,7 @@ func (b *InFlight) Keep(namespace string, present func(rule.RuleID) bool) (gone 
 	return gone
 }
 
-// Posts returns the trace ids of the POSTs of a rule that are under way in this process, or have a result that the status
+// Posts returns the trace ids of a rule's POSTs that are under way in this process, or have a result that the status
 // does not have yet.
 func (b *InFlight) Posts(rule rule.RuleID) map[string]bool {
 	b.mu.Lock()

@@ -49,8 +49,8 @@ func (w work) total() float64 {
 	return sum
 }
 
-// costOf returns what it takes to compile a package with so many bytes of Go files, and so many dependencies.
-func costOf(bytes int64, dependencies int) float64 {
+// compileCost returns what it takes to compile a package with so many bytes of Go files, and so many dependencies.
+func compileCost(bytes int64, dependencies int) float64 {
 	return costOfPackage + costOfMegabyte*float64(bytes)/1e6 + costOfDependency*float64(dependencies)
 }
 
@@ -85,7 +85,7 @@ func (t Target) staleWork(ctx context.Context, source string, buildFlags, mains 
 				bytes += info.Size()
 			}
 		}
-		w.costs[fields[0]] = costOf(bytes, dependencies)
+		w.costs[fields[0]] = compileCost(bytes, dependencies)
 	}
 	return w, nil
 }

@@ -58,7 +58,7 @@ func TestTheTimeLeftIsHonest(t *testing.T) {
 			for i, c := range recorded(t) {
 				if built(c) {
 					packages = append(packages, c)
-					w.costs[fmt.Sprint("p", i)] = costOf(c.bytes, c.dependencies)
+					w.costs[fmt.Sprint("p", i)] = compileCost(c.bytes, c.dependencies)
 					whole += c.took / processors
 				}
 			}

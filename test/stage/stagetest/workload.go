@@ -23,7 +23,7 @@ func Approved() appsv1alpha1.TransitionRule {
 	}}
 }
 
-// Selected returns the selector of the pods of Template.
+// Selected returns the selector for pods made from Template.
 func Selected() *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 }

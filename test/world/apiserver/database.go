@@ -49,8 +49,8 @@ type change struct {
 	shared   events
 }
 
-// events are the objects of the events of a change, made once. now is that after it, and last that before it with the revision of the
-// change, for a client that does not select the object any more.
+// events are the event objects of a change, made once. now is the object after it, and last the object before it at the new revision,
+// for a client that does not select the object any more.
 type events struct {
 	now  func() runtime.Object
 	last func() (runtime.Object, error)

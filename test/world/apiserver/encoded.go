@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// encoded is the object of an event, which every watch shares, as those of the watch cache of Kubernetes do: it is encoded once for
+// encoded is an event object that every watch shares, as in the watch cache of Kubernetes: it is encoded once for
 // each form that clients accept.
 type encoded struct {
 	object runtime.Object
