@@ -90,7 +90,7 @@ func TestHumanReadableStatusIsWrittenLast(t *testing.T) {
 // TestHumanReadableStatusIsWrittenALittleAtATime shows that a round does not last longer because many
 // statuses have changed, and all of them are written in the end.
 func TestHumanReadableStatusIsWrittenALittleAtATime(t *testing.T) {
-	const objects = 3
+	const objects = 2*maxBackgroundStatuses + 1
 	s := newHarness(t, opa.Options{})
 	for i := range objects {
 		s.rules(fmt.Sprintf("web-%02d", i), labelled("approved", "approved"))
@@ -103,7 +103,7 @@ func TestHumanReadableStatusIsWrittenALittleAtATime(t *testing.T) {
 		}
 	}
 	sizes = append(sizes, len(s.written()))
-	if diff := cmp.Diff([]int{1, 1, 1}, sizes); diff != "" {
+	if diff := cmp.Diff([]int{maxBackgroundStatuses, maxBackgroundStatuses, 1}, sizes); diff != "" {
 		t.Errorf("statuses written by each round (-want +got):\n%s", diff)
 	}
 }
@@ -111,8 +111,11 @@ func TestHumanReadableStatusIsWrittenALittleAtATime(t *testing.T) {
 // TestObjectsTakeTurns shows that with news of all of them in every round, none is left out.
 func TestObjectsTakeTurns(t *testing.T) {
 	s := newHarness(t, opa.Options{})
-	for _, name := range []string{"a", "b", "c"} {
+	want := map[string]int{}
+	for i := range maxBackgroundStatuses + maxBackgroundStatuses/2 {
+		name := fmt.Sprintf("web-%02d", i)
 		s.rules(name, labelled("approved", "approved"))
+		want[name] = 4
 	}
 	written := map[string]int{}
 	for i := range 6 {
@@ -122,37 +125,42 @@ func TestObjectsTakeTurns(t *testing.T) {
 			written[name]++
 		}
 	}
-	if diff := cmp.Diff(map[string]int{"a": 2, "b": 2, "c": 2}, written); diff != "" {
+	if diff := cmp.Diff(want, written); diff != "" {
 		t.Errorf("statuses written in 6 rounds (-want +got):\n%s", diff)
 	}
 }
 
-// TestCallsThatFailedAreWrittenOneAtATime shows that a service that gives up leaves many rules with the
+// TestCallsThatFailedAreWrittenALittleAtATime shows that a service that gives up leaves many rules with the
 // same news at once, and no pod waits for that. An answer is written at once.
-func TestCallsThatFailedAreWrittenOneAtATime(t *testing.T) {
+func TestCallsThatFailedAreWrittenALittleAtATime(t *testing.T) {
+	const objects = maxBackgroundStatuses + 2
 	s := newHarness(t, opa.Options{})
-	for _, name := range []string{"a", "b", "c", "d"} {
-		s.rules(name, webhookRule("approval", false))
+	for i := range objects {
+		s.rules(fmt.Sprintf("web-%02d", i), webhookRule("approval", false))
 	}
+	const answered = "web-09"
 	s.put(waits(0).Obj())
 	s.round()
 	s.written()
 	calls, _ := s.service.take()
-	if len(calls) != 4 {
-		t.Fatalf("%d calls, want 4", len(calls))
+	if len(calls) != objects {
+		t.Fatalf("%d calls, want %d", len(calls), objects)
 	}
 	for _, call := range calls {
 		result := dispatch.Result{Call: call, Failure: &webhookclient.Failure{Class: webhookclient.ClassTimeout, Message: "no answer"}}
-		if call.Rule.Ruleset.Name == "d" {
+		if call.Rule.Ruleset.Name == answered {
 			result = dispatch.Result{Call: call, Post: &webhooktask.PostAnswer{Success: true}}
 		}
 		s.deliver(result)
 	}
 	s.step(statusInterval)
 	first := s.written()
+	if first[0] != answered {
+		t.Errorf("the first status is %s, want %s", first[0], answered)
+	}
 	s.round()
 	second := s.written()
-	if diff := cmp.Diff([][]string{{"d", "a"}, {"b"}}, [][]string{first, second}); diff != "" {
+	if diff := cmp.Diff([]int{1 + maxBackgroundStatuses, 1}, []int{len(first), len(second)}); diff != "" {
 		t.Errorf("statuses written by two rounds (-want +got):\n%s", diff)
 	}
 }

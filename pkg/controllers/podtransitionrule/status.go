@@ -106,16 +106,20 @@ func (r *Reconciler) batchDue(snapshot snapshot, o evaluation.Outcome) (wait tim
 	return wait
 }
 
-// writeBackground writes the human-readable status of one PodTransitionRule that no pod waits for, if it has
-// changed and its last write is long enough ago. It takes the background slot, and the PodTransitionRules of
-// a namespace take turns. It returns how soon to write the status of the others; 0 if no other status has
+// maxBackgroundStatuses bounds the background writes of statuses in one round. Each round evaluates all rules, so
+// with fewer the statuses of a namespace would follow its rules late.
+const maxBackgroundStatuses = 8
+
+// writeBackground writes the human-readable statuses of a few PodTransitionRules that no pod waits for, if they have
+// changed and their last writes are long enough ago. It takes the background slot, and the PodTransitionRules of
+// a namespace take turns. It returns how soon to write the statuses of the others; 0 if no other status has
 // changed. Void reservations are dropped by the next write, and do not cause a write.
 func (r *Reconciler) writeBackground(ctx context.Context, turn *turn, snapshot snapshot, o evaluation.Outcome) (wait time.Duration, err error) {
 	if !turn.slot.take() {
 		return evaluation.RetryBackground, nil
 	}
 	defer turn.slot.release()
-	var first []*statusWrite
+	var due []*statusWrite
 	for _, view := range backgroundOrder(snapshot) {
 		name := view.Object.Name
 		if _, reserves := o.Allocation.Plan.Reserve[name]; reserves || o.Rulesets[name].IsUrgent() {
@@ -123,18 +127,18 @@ func (r *Reconciler) writeBackground(ctx context.Context, turn *turn, snapshot s
 		}
 		one := r.described(view, o)
 		left := r.statusDue(snapshot, one, o.Rulesets[name].CallsChanged)
-		if left == 0 && len(first) > 0 {
+		if left == 0 && len(due) == maxBackgroundStatuses {
 			wait = backoff.MinDelay(wait, evaluation.RetryBackground)
 			break
 		}
 		if left == 0 {
-			first = append(first, one)
+			due = append(due, one)
 			snapshot.state.lastBackground = name
 		}
 		wait = backoff.MinDelay(wait, left)
 	}
-	again, err := r.writeEach(ctx, snapshot, o.Allocation.Plan, first)
-	for _, one := range first {
+	again, err := r.writeEach(ctx, snapshot, o.Allocation.Plan, due)
+	for _, one := range due {
 		if one.attempted {
 			snapshot.state.ruleset(one.view.Object.Name).pace.written(r.clock.Now())
 		}
