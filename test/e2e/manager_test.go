@@ -71,11 +71,11 @@ func newManagerSet(c *cluster) *managerSet {
 	return f
 }
 
-// start starts a manager and returns once it is ready, a manager leads, and the API server sends reviews to the
+// start starts a manager with flags and returns once it is ready, a manager leads, and the API server sends reviews to the
 // address and with the token of the leader. A manager may be ready before it leads.
-func (f *managerSet) start(ctx context.Context) *manager {
+func (f *managerSet) start(ctx context.Context, flags ...string) *manager {
 	GinkgoHelper()
-	m := f.launch()
+	m := f.launch(flags...)
 	Eventually(ctx, m.Ready).Should(Succeed(), m.Tail)
 	m.ready = time.Now()
 	Eventually(ctx, f.leaders).ShouldNot(BeEmpty(), m.Tail)
