@@ -361,7 +361,7 @@ func (l *laws) ruleBound(write apiserver.Write, before *corev1.Pod, on Workload)
 		return
 	}
 	selected, serving := l.serving(on)
-	if least := l.desired(on, now) - bound; serving < least && !l.failedRecently(selected, now) {
+	if least := l.desired(on, now) - bound; serving+l.freedLately(on, now) < least && !l.failedRecently(selected, now) {
 		l.violate(now, lawAvailable, fmt.Sprintf("%s took %s away: %d pods of %s are available, at least %d must be",
 			shortUser(write.User), before.Name, serving, on.Name, least))
 	}
