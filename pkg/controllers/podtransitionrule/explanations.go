@@ -55,8 +55,8 @@ type explanations struct {
 
 // explain writes annotations to pods that have waited for a while, and at once to pods whose removal a client
 // waits for in admission: the reasons, per PodTransitionRule. They are written when another rule withholds a
-// pod, or for another reason; annotations of pods that do not wait any more are removed. Each write that no
-// client waits for takes the background slot. With an annotation that has a new first reason an event is
+// pod, or for another reason; annotations of pods that do not wait any more are removed. The few writes that no
+// client waits for take the background slot. With an annotation that has a new first reason an event is
 // recorded, at most one a minute for each pod: after a restart the annotation shows which event was recorded. It
 // returns the delay until the next write for pods that were postponed, or have not waited long enough; 0 for
 // never.
@@ -66,22 +66,24 @@ func (r *Reconciler) explain(ctx context.Context, turn *turn, snapshot snapshot,
 	waiting := waitingPods(snapshot, o)
 	rollouts := rolloutsOf(waiting)
 	answers, answered, rest := answersTo(snapshot.state.explanations.pods, waiting, now)
-	next, change, pod, wait := dueExplanation(snapshot.state.explanations.pods, rest, &turn.slot, now)
+	next, due, wait := dueExplanations(snapshot.state.explanations.pods, rest, &turn.slot, now)
 	maps.Copy(next, answered)
 	answers = append(answers, outdated(snapshot, o)...)
-	if change == nil && len(snapshot.Leftover) > 0 {
-		if turn.slot.take() {
-			left := snapshot.Leftover[0]
-			change = &podChange{pod: left, change: lifecycle.Change{Annotations: deferreddelete.Verdicts[*string](left.Annotations)}}
+	left := snapshot.Leftover
+	if len(due) == 0 && len(left) > 0 && turn.slot.take() {
+		removed := min(len(left), maxBackgroundWrites)
+		for _, pod := range left[:removed] {
+			answers = append(answers, &podChange{pod: pod, change: lifecycle.Change{Annotations: deferreddelete.Verdicts[*string](pod.Annotations)}})
 		}
+		left = left[removed:]
 	}
-	if len(snapshot.Leftover) > 1 || len(snapshot.Leftover) == 1 && (change == nil || pod != nil) {
+	if len(left) > 0 {
 		wait = backoff.MinDelay(wait, evaluation.RetryBackground)
 	}
 	known := &snapshot.state.explanations
 	*known = explanations{pods: next, rollouts: known.rolloutsAfter(rollouts, now)}
-	if change != nil {
-		answers = append(answers, change)
+	for _, one := range due {
+		answers = append(answers, &one.podChange)
 	}
 	conflict, err := r.writePods(ctx, answers)
 	if conflict {
@@ -93,10 +95,10 @@ func (r *Reconciler) explain(ctx context.Context, turn *turn, snapshot snapshot,
 			wait = backoff.MinDelay(wait, evaluation.RetryBackground)
 		}
 	}
-	switch {
-	case pod == nil:
-	case change.written:
-		r.recordExplained(snapshot, pod, rollouts[string(pod.request.Pod.Owner.UID)])
+	for _, one := range due {
+		if one.written {
+			r.recordExplained(snapshot, one.withheld, rollouts[string(one.withheld.request.Pod.Owner.UID)])
+		}
 	}
 	return wait, err
 }
@@ -144,12 +146,19 @@ func isOpen(code rule.Code) bool {
 	}
 }
 
-// dueExplanation returns the explanations that are known after a round, and the first annotations that are
-// due, with their pod. The slot is taken for these; the others are postponed.
-func dueExplanation(
+// explanationWrite is the write of the annotations of a pod that waits.
+type explanationWrite struct {
+	podChange
+	withheld *withheldPod
+}
+
+// dueExplanations returns the explanations that are known after a round, and the first annotations that are
+// due. The slot is taken for these; the others are postponed.
+func dueExplanations(
 	before map[types.UID]explanation, waiting []*withheldPod, slot *slot, now time.Time,
-) (after map[types.UID]explanation, due *podChange, of *withheldPod, wait time.Duration) {
+) (after map[types.UID]explanation, due []*explanationWrite, wait time.Duration) {
 	after = map[types.UID]explanation{}
+	held := false
 	for _, pod := range waiting {
 		if left := explainAfter - now.Sub(pod.since); left > 0 {
 			wait = backoff.MinDelay(wait, left)
@@ -160,7 +169,7 @@ func dueExplanation(
 			wait, after[pod.object.UID] = backoff.MinDelay(wait, left), last
 			continue
 		}
-		if !slot.take() {
+		if held = held || slot.take(); !held || len(due) == maxBackgroundWrites {
 			wait = backoff.MinDelay(wait, evaluation.RetryBackground)
 			if known {
 				after[pod.object.UID] = last
@@ -168,14 +177,15 @@ func dueExplanation(
 			continue
 		}
 		after[pod.object.UID] = explanation{digest: pod.digest.Sum64(), at: now, event: last.event}
-		annotations := annotationsFor(pod)
-		if len(annotations) == 0 {
-			slot.release()
-			continue
+		if annotations := annotationsFor(pod); len(annotations) > 0 {
+			change := podChange{pod: pod.object, change: lifecycle.Change{Annotations: annotations}}
+			due = append(due, &explanationWrite{podChange: change, withheld: pod})
 		}
-		due, of = &podChange{pod: pod.object, change: lifecycle.Change{Annotations: annotations}}, pod
 	}
-	return after, due, of, wait
+	if held && len(due) == 0 {
+		slot.release()
+	}
+	return after, due, wait
 }
 
 // rolloutsAfter returns the Deployments whose event is recorded, including Deployments that began

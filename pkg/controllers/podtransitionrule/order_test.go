@@ -90,7 +90,7 @@ func TestHumanReadableStatusIsWrittenLast(t *testing.T) {
 // TestHumanReadableStatusIsWrittenALittleAtATime shows that a round does not last longer because many
 // statuses have changed, and all of them are written in the end.
 func TestHumanReadableStatusIsWrittenALittleAtATime(t *testing.T) {
-	const objects = 2*maxBackgroundStatuses + 1
+	const objects = 2*maxBackgroundWrites + 1
 	s := newHarness(t, opa.Options{})
 	for i := range objects {
 		s.rules(fmt.Sprintf("web-%02d", i), labelled("approved", "approved"))
@@ -103,7 +103,7 @@ func TestHumanReadableStatusIsWrittenALittleAtATime(t *testing.T) {
 		}
 	}
 	sizes = append(sizes, len(s.written()))
-	if diff := cmp.Diff([]int{maxBackgroundStatuses, maxBackgroundStatuses, 1}, sizes); diff != "" {
+	if diff := cmp.Diff([]int{maxBackgroundWrites, maxBackgroundWrites, 1}, sizes); diff != "" {
 		t.Errorf("statuses written by each round (-want +got):\n%s", diff)
 	}
 }
@@ -112,7 +112,7 @@ func TestHumanReadableStatusIsWrittenALittleAtATime(t *testing.T) {
 func TestObjectsTakeTurns(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	want := map[string]int{}
-	for i := range maxBackgroundStatuses + maxBackgroundStatuses/2 {
+	for i := range maxBackgroundWrites + maxBackgroundWrites/2 {
 		name := fmt.Sprintf("web-%02d", i)
 		s.rules(name, labelled("approved", "approved"))
 		want[name] = 4
@@ -133,7 +133,7 @@ func TestObjectsTakeTurns(t *testing.T) {
 // TestCallsThatFailedAreWrittenALittleAtATime shows that a service that gives up leaves many rules with the
 // same news at once, and no pod waits for that. An answer is written at once.
 func TestCallsThatFailedAreWrittenALittleAtATime(t *testing.T) {
-	const objects = maxBackgroundStatuses + 2
+	const objects = maxBackgroundWrites + 2
 	s := newHarness(t, opa.Options{})
 	for i := range objects {
 		s.rules(fmt.Sprintf("web-%02d", i), webhookRule("approval", false))
@@ -160,7 +160,7 @@ func TestCallsThatFailedAreWrittenALittleAtATime(t *testing.T) {
 	}
 	s.round()
 	second := s.written()
-	if diff := cmp.Diff([]int{1 + maxBackgroundStatuses, 1}, []int{len(first), len(second)}); diff != "" {
+	if diff := cmp.Diff([]int{1 + maxBackgroundWrites, 1}, []int{len(first), len(second)}); diff != "" {
 		t.Errorf("statuses written by two rounds (-want +got):\n%s", diff)
 	}
 }

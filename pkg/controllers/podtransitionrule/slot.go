@@ -2,7 +2,11 @@ package podtransitionrule
 
 import "sync"
 
-// slot is the right to a background write, a write that no pod waits for. All rounds share a single slot,
+// maxBackgroundWrites bounds the background writes of statuses in one round, and those of annotations. Each round evaluates
+// all rules of a namespace: with fewer writes its statuses and annotations would follow its pods late.
+const maxBackgroundWrites = 8
+
+// slot is the right to background writes, which no pod waits for. All rounds share a single slot,
 // so that thousands of background writes delay no permit and put little load on the API server. A round
 // that cannot take the slot postpones its background writes.
 type slot struct {

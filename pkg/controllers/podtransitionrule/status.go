@@ -106,10 +106,6 @@ func (r *Reconciler) batchDue(snapshot snapshot, o evaluation.Outcome) (wait tim
 	return wait
 }
 
-// maxBackgroundStatuses bounds the background writes of statuses in one round. Each round evaluates all rules, so
-// with fewer the statuses of a namespace would follow its rules late.
-const maxBackgroundStatuses = 8
-
 // writeBackground writes the human-readable statuses of a few PodTransitionRules that no pod waits for, if they have
 // changed and their last writes are long enough ago. It takes the background slot, and the PodTransitionRules of
 // a namespace take turns. It returns how soon to write the statuses of the others; 0 if no other status has
@@ -127,7 +123,7 @@ func (r *Reconciler) writeBackground(ctx context.Context, turn *turn, snapshot s
 		}
 		one := r.described(view, o)
 		left := r.statusDue(snapshot, one, o.Rulesets[name].CallsChanged)
-		if left == 0 && len(due) == maxBackgroundStatuses {
+		if left == 0 && len(due) == maxBackgroundWrites {
 			wait = backoff.MinDelay(wait, evaluation.RetryBackground)
 			break
 		}
