@@ -9,6 +9,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
+	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/opa"
 )
 
@@ -31,6 +32,39 @@ func TestAVerdictThatAClientWaitsFor(t *testing.T) {
 	s.step(time.Second)
 	if len(s.explained) != 0 {
 		t.Errorf("%d verdicts are written again", len(s.explained))
+	}
+}
+
+// TestAnnotationsAreWrittenALittleAtATime shows that a round does not last longer because many pods wait: all of
+// them are explained in the end, and none once they do not wait any more.
+func TestAnnotationsAreWrittenALittleAtATime(t *testing.T) {
+	const pods = 2*maxBackgroundWrites + 1
+	s := newHarness(t, opa.Options{})
+	s.rules("web", labelled("approved", "approved"))
+	began := s.clock.Now()
+	for i := range pods {
+		s.put(web(i).Waiting("a", "upgrade", began).Obj())
+	}
+	s.step(0)
+	writes := func(wait time.Duration) (sizes []int) {
+		s.explained = nil
+		for s.step(wait); len(s.explained) > 0; s.step(evaluation.RetryBackground) {
+			sizes = append(sizes, len(s.explained))
+			s.explained = nil
+		}
+		return sizes
+	}
+	want := []int{maxBackgroundWrites, maxBackgroundWrites, 1}
+	if diff := cmp.Diff(want, writes(explainAfter)); diff != "" {
+		t.Errorf("annotations written by each round (-want +got):\n%s", diff)
+	}
+	for i := range pods {
+		ended := s.pods[web(i).Obj().Name].DeepCopy()
+		ended.Labels = web(i).Obj().Labels
+		s.put(ended)
+	}
+	if diff := cmp.Diff(want, writes(0)); diff != "" {
+		t.Errorf("annotations removed by each round (-want +got):\n%s", diff)
 	}
 }
 
