@@ -49,6 +49,7 @@ var _ = Describe("A rolling update of the manager", func() {
 		whole := openLedger(owners[0])
 		load := openLoad(owners)
 
+		load.await()
 		for range 2 {
 			fresh := managers.launch(old.flags...)
 			Eventually(ctx, fresh.Ready).Should(Succeed())
@@ -56,11 +57,11 @@ var _ = Describe("A rolling update of the manager", func() {
 			Expect(leaving).NotTo(BeIdenticalTo(fresh))
 			leaving.stop()
 			Eventually(leaving.Ended()).Should(BeClosed())
+			load.await()
 		}
 		load.close()
 
 		Expect(load.failed).To(BeEmpty(), "every request must be answered by a manager")
-		Expect(load.requests.Load()).To(BeNumerically(">", 50))
 		Expect(waiting(ctx)).To(ConsistOf(held), "every deferred delete must still be deferred")
 		for _, p := range owners {
 			Expect(p.list(ctx)).To(HaveLen(4))
@@ -116,6 +117,12 @@ func (l *load) round(ctx context.Context, p scenario, round int) {
 	if matches, _ := expect.BeRefused(429).Match(err); !matches {
 		l.failed = append(l.failed, fmt.Sprintf("the delete of %s: %v", pod.Name, err))
 	}
+}
+
+// await waits for ten more answers.
+func (l *load) await() {
+	GinkgoHelper()
+	Eventually(l.requests.Load).Should(BeNumerically(">", l.requests.Load()+10))
 }
 
 func (l *load) close() {
