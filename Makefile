@@ -241,7 +241,7 @@ CHECKS ?= 100
 
 .PHONY: test-properties
 test-properties: ## Run all schedules of the property tests, without the race detector; CHECKS=1000 for more of them.
-	go test -vet=off -timeout 30m -skip '$(HEAP_TESTS)' $(PROPERTY_PACKAGES) -rapid.checks=$(CHECKS)
+	go test -vet=off -timeout 30m -skip '$(HEAP_TESTS)|$(SLOW_TESTS)' $(PROPERTY_PACKAGES) -rapid.checks=$(CHECKS)
 
 # How many schedules of a whole cluster test-world plays, and the first seed.
 SEEDS ?= 100
