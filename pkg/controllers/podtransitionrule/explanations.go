@@ -146,7 +146,7 @@ func isOpen(code rule.Code) bool {
 	}
 }
 
-// explanationWrite is the write of the annotations of a pod that waits.
+// explanationWrite writes annotations to a pod that waits.
 type explanationWrite struct {
 	podChange
 	withheld *withheldPod
