@@ -3,6 +3,8 @@ package e2e_test
 import (
 	"bytes"
 	"context"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,6 +93,7 @@ func (c *cluster) kubectl(ctx context.Context, args ...string) (stdout, stderr s
 func (c *cluster) as(user string, groups []string) client.WithWatch {
 	GinkgoHelper()
 	config := rest.CopyConfig(c.config)
+	config.Wrap(func(base http.RoundTripper) http.RoundTripper { return repeatingTransport{base: base} })
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
 	acting, err := client.NewWithWatch(config, client.Options{Scheme: c.scheme})
 	Expect(err).NotTo(HaveOccurred())
@@ -108,4 +111,39 @@ func (c *cluster) asServiceAccount(namespace, name string) client.WithWatch {
 func (c *cluster) asReplicaSetController() client.WithWatch {
 	GinkgoHelper()
 	return c.asServiceAccount("kube-system", "replicaset-controller")
+}
+
+// repeatingTransport repeats requests that the API server refused because a webhook did not
+// answer in time, as clients of Kubernetes do: on a busy machine that happens to any webhook.
+// The API server did not carry them out.
+type repeatingTransport struct {
+	base http.RoundTripper
+}
+
+// webhookAttempts bounds how often a request is made.
+const webhookAttempts = 5
+
+// RoundTrip implements [http.RoundTripper].
+func (t repeatingTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+	for attempt := 1; ; attempt++ {
+		response, err := t.base.RoundTrip(request)
+		if err != nil || response.StatusCode != http.StatusInternalServerError {
+			return response, err
+		}
+		body, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil {
+			return nil, err
+		}
+		response.Body = io.NopCloser(bytes.NewReader(body))
+		late := bytes.Contains(body, []byte("failed calling webhook")) && bytes.Contains(body, []byte("context deadline exceeded"))
+		if !late || attempt == webhookAttempts || request.GetBody == nil {
+			return response, nil
+		}
+		GinkgoWriter.Printf("%s %s: repeated, since a webhook did not answer in time: %s\n", request.Method, request.URL.Path, body)
+		request = request.Clone(request.Context())
+		if request.Body, err = request.GetBody(); err != nil {
+			return nil, err
+		}
+	}
 }
