@@ -79,6 +79,7 @@ func (w *evaluating) openDisruptions(
 ) {
 	outside, wait := w.state.countUncontrolled(snapshot.Disruptions, now)
 	w.retryIn(wait)
+	budgets := budgetsByEviction(snapshot.Disruptions)
 	for _, view := range snapshot.Disruptions {
 		d := &disruption{id: view.ID(), view: view, healthy: view.Available - view.Reserved + outside[view.Name]}
 		w.disruptions[d.id] = d
@@ -86,12 +87,33 @@ func (w *evaluating) openDisruptions(
 			if names := budgetsOf[request.Pod.UID]; !slices.Contains(names, d.id.String()) {
 				budgetsOf[request.Pod.UID] = append(names, d.id.String())
 			}
+			if budgets[request.Key()] > 1 {
+				w.withholdFor(w.turn, request, d.reason(request, rule.CodeNoRoom, noEviction))
+				continue
+			}
 			w.needDisruption(d, request, candidates[request.Key()])
 		}
 		w.budgets = append(w.budgets, permit.Budget{
 			Ruleset: d.id.String(), Disruption: true, Slots: map[string]int{view.Name: d.slots()}, Live: view.Live, Inherited: view.Inherited,
 		})
 	}
+}
+
+// noEviction is why an eviction of a pod with several PodDisruptionBudgets gets no permit: its pod would be off traffic in
+// vain. The webhook lets such an eviction pass, unless a PodDisruptionBudget is created at that moment.
+const noEviction = "the API server evicts no pod that more than one PodDisruptionBudget selects"
+
+// budgetsByEviction returns the number of PodDisruptionBudgets that select the pod of an eviction, by the key of its request.
+func budgetsByEviction(views []podindex.DisruptionView) map[string]int {
+	counts := map[string]int{}
+	for _, view := range views {
+		for _, request := range view.Waiting {
+			if request.Evicts && request.Stage == appsv1alpha1.StagePreCheck {
+				counts[request.Key()]++
+			}
+		}
+	}
+	return counts
 }
 
 // needDisruption has a request wait for a slot of a PodDisruptionBudget, or for its status.

@@ -201,6 +201,13 @@ func TestEvaluate(t *testing.T) {
 			},
 			want: []string{"a: permitted", "b: PodDisruptionBudget/pdb NoRoom"},
 		},
+		"an eviction of a pod with two PodDisruptionBudgets, which the API server rejects": {
+			change: func(s *Snapshot) {
+				s.Waiting[1].Evicts = true
+				s.Disruptions = []podindex.DisruptionView{disruptionView("first", 0, 2, s.Waiting), disruptionView("second", 0, 2, s.Waiting)}
+			},
+			want: []string{"a: permitted", "b: PodDisruptionBudget/first NoRoom, PodDisruptionBudget/second NoRoom"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSnapshot(two(), tc.rules...)
