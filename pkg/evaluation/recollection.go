@@ -26,6 +26,9 @@ type Recollection struct {
 	counts    rule.Counts
 	namespace rule.Namespace
 
+	// details reports whether the rule reads the details of pods.
+	details bool
+
 	// again reports whether a verdict is to be made again although nothing has changed.
 	again bool
 
@@ -64,6 +67,9 @@ type note struct {
 type scope struct {
 	counts, namespace bool
 
+	// details means that the verdict depends on the details of the pod as well.
+	details bool
+
 	// always means that the verdict depends on the time, on other pods, or on permits.
 	always bool
 }
@@ -72,7 +78,7 @@ type scope struct {
 func newScope(program Program) scope {
 	needs := program.Needs()
 	return scope{
-		counts: program.VerdictsNeedCounts(), namespace: needs.Namespace, always: needs.Now || needs.Pods || needs.Permits,
+		counts: program.VerdictsNeedCounts(), namespace: needs.Namespace, details: needs.Details, always: needs.Now || needs.Pods || needs.Permits,
 	}
 }
 
@@ -100,6 +106,7 @@ func (r *Recollection) Evaluate(
 // open returns the positions of the requests to evaluate: without a verdict, or with one that is not valid any more.
 func (r *Recollection) open(reads scope, fallback bool, env rule.Environment, requests []rule.Request, version uint64) (open []int) {
 	all := reads.always || reads.counts && r.counts != env.Counts || reads.namespace && !sameNamespace(r.namespace, env.Namespace)
+	r.details = reads.details
 	r.align(requests, version)
 	r.counts, r.namespace = env.Counts, env.Namespace
 	if r.ofFallback != fallback {
@@ -141,7 +148,7 @@ func (r *Recollection) align(requests []rule.Request, version uint64) {
 		if last.Pod != requests[i].Pod {
 			notes[i].mismatch = ""
 		}
-		if !sameFacts(last, &requests[i]) {
+		if !sameFacts(last, &requests[i], r.details) {
 			notes[i].stale, r.again = true, true
 		}
 	}
@@ -249,10 +256,11 @@ func isSame(a, b *rule.Request) bool {
 	return a.ID == b.ID && a.Stage == b.Stage && (a.Pod == b.Pod || a.Pod.UID == b.Pod.UID)
 }
 
-// sameFacts reports whether a rule reads equal facts from both requests.
-func sameFacts(a, b *rule.Request) bool {
+// sameFacts reports whether a rule reads equal facts from both requests, with the details of their pods or without.
+func sameFacts(a, b *rule.Request, details bool) bool {
+	version := b.Pod.VersionWith(details)
 	return a.Type == b.Type && a.Cause == b.Cause && a.Attempt == b.Attempt && a.Task == b.Task &&
-		(a.Pod == b.Pod || a.Pod.Version == b.Pod.Version && b.Pod.Version != "")
+		(a.Pod == b.Pod || a.Pod.VersionWith(details) == version && version != "")
 }
 
 func sameNamespace(a, b rule.Namespace) bool {

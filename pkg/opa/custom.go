@@ -20,9 +20,13 @@ import (
 func (p *Program) evaluateEach(ctx context.Context, from rule.Environment, requests []rule.Request) rule.Result {
 	round, stop := context.WithTimeout(ctx, p.engine.options.RoundBudget)
 	defer stop()
+	result := rule.Result{Verdicts: make(map[string]rule.Verdict, len(requests))}
+	if requests = p.withDetails(from, requests, result.Verdicts); len(requests) == 0 {
+		return result
+	}
 	batch := p.batch(from, requests)
 	answers, used, err := p.engine.evaluateModule(round, batch)
-	result := rule.Result{Verdicts: make(map[string]rule.Verdict, len(requests)), CPUTime: used}
+	result.CPUTime = used
 	for i, request := range requests {
 		if i >= len(answers) {
 			result.Verdicts[request.Key()] = p.failed(cmp.Or(err, ErrNotReached))
@@ -51,7 +55,7 @@ func (p *Program) batch(from rule.Environment, requests []rule.Request) Batch {
 		Source: Source{Owner: p.owner, Module: key.module, ParametersSchema: json.RawMessage(key.schema)},
 		ID:     p.info.source, Namespace: p.id.Ruleset.Namespace, Literal: p.literal, Parameters: p.parameters,
 		Environment: read(from, p.info.Needs), Requests: requests,
-		Limit: p.engine.options.CustomTimeout, Outputs: p.engine.options.Observe != nil,
+		Details: p.info.Needs.Details, Limit: p.engine.options.CustomTimeout, Outputs: p.engine.options.Observe != nil,
 	}
 }
 

@@ -91,6 +91,7 @@ func completed(given any) any {
 		"owner": map[string]any{"kind": "", "name": "", "uid": ""}, "node": "", "created": 0, "ready": true,
 		"revision":  map[string]any{"current": "", "state": "Unknown"},
 		"available": true, "available_since": 1, "permitted": false, "skip_rules": []any{},
+		"images": []any{}, "resources": []any{}, "restarts": 0, "conditions": map[string]any{}, "started": 1, "ready_since": 1,
 	}
 	whole := filled(given, map[string]any{
 		"stage": "PreCheck", "now": 0, "operation": map[string]any{"id": "a", "type": "update", "cause": "", "since": 0},

@@ -52,7 +52,7 @@ func SameProgram(a, b *Program) bool { return a.info == b.info }
 func PodTerms(e *Engine, pods []*rule.PodFact) []*ast.Term {
 	terms := make([]*ast.Term, 0, len(pods))
 	for _, pod := range pods {
-		terms = append(terms, customPod(pod))
+		terms = append(terms, customPod(pod, false))
 	}
 	return terms
 }
@@ -68,4 +68,4 @@ func CustomInput(e *Engine, literal, parameters json.RawMessage, from rule.Envir
 }
 
 // PodBytes returns the bytes that such a document is charged.
-func PodBytes(pod *rule.PodFact) int64 { return podBytes(pod) }
+func PodBytes(pod *rule.PodFact) int64 { return podBytes(pod, false) }

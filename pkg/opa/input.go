@@ -73,7 +73,7 @@ func (f *termCache) customInput(rule, parameters *ast.Term, env env, request rul
 			named("since", timeTerm(request.Since)),
 		))),
 		named("parameters", parameters),
-		named("pod", f.pod(request.Pod)),
+		named("pod", f.pod(request.Pod, env.details)),
 		named("pods", env.others(request.Pod.UID)),
 		named("namespace", env.namespace),
 		named("counts", env.counts),

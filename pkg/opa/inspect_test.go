@@ -123,7 +123,7 @@ func TestInspectRejects(t *testing.T) {
 		"a misspelled fact": {
 			source:  "package rule\n\nallow if input.pod.lables.x\n",
 			want:    opa.Problem{Row: 3, Column: 10, Code: "rego_type_error"},
-			message: "lables.x; existing fields: annotations, available, available_since, created, labels",
+			message: "lables.x; existing fields: annotations, available, available_since, conditions, created, images, labels",
 		},
 		"a misspelled fact of another pod": {
 			source: "package rule\n\nallow if {\n\tsome pod in input.pods\n\tpod.availabel\n}\n",

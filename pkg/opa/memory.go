@@ -87,7 +87,9 @@ func (e *Engine) infoOf(ctx context.Context, owner string, key compiledKey) (*mo
 			return nil, vet.AsCompileError(err)
 		}
 		if e.options.WholeInput {
+			details := found.Needs.Details
 			found.Needs = vet.AllNeeds()
+			found.Needs.Details = details
 		}
 		return e.keepInfo(owner, &moduleInfo{key: key, source: key.hash(), Inspection: found}), nil
 	}
@@ -151,10 +153,14 @@ func (p *Program) documents() (documents, error) {
 const (
 	podTermBytes   = 2400
 	entryTermBytes = 170
+
+	// A container of the details has its image in parts, and two objects of quantities. A condition is as large as a quantity.
+	containerTermBytes = 2600
+	conditionTermBytes = 700
 )
 
-// podBytes returns the approximate memory of the term of a pod.
-func podBytes(pod *rule.PodFact) int64 {
+// podBytes returns the approximate memory of the term of a pod, with or without its details.
+func podBytes(pod *rule.PodFact, details bool) int64 {
 	size := podTermBytes + len(pod.Name) + len(pod.Namespace) + len(pod.UID) + len(pod.Node)
 	for _, entries := range []map[string]string{pod.Labels, pod.Annotations} {
 		for key, value := range entries {
@@ -163,6 +169,13 @@ func podBytes(pod *rule.PodFact) int64 {
 	}
 	for _, rule := range pod.SkipRules {
 		size += entryTermBytes + len(rule)
+	}
+	if details {
+		size += conditionTermBytes * len(pod.Details.Conditions)
+		for i := range pod.Details.Containers {
+			c := &pod.Details.Containers[i]
+			size += containerTermBytes + len(c.Name) + len(c.Image) + conditionTermBytes*(len(c.Resources.Requests)+len(c.Resources.Limits))
+		}
 	}
 	return int64(size)
 }

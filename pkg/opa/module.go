@@ -48,6 +48,9 @@ type Batch struct {
 
 	Requests []rule.Request
 
+	// Details reports whether the module reads the details of pods.
+	Details bool
+
 	// Observed is the whole input of one evaluation, in place of the environment and the requests.
 	Observed json.RawMessage
 
@@ -114,6 +117,9 @@ func (e *Engine) EvaluateModule(ctx context.Context, batch Batch, ready func() e
 		input, err := ast.ValueFromReader(bytes.NewReader(batch.Observed))
 		if err != nil {
 			return fmt.Errorf("reading the input: %w", err)
+		}
+		if err := checkDetails(input, program.Needs); err != nil {
+			return answered(Answer{Err: err})
 		}
 		return answered(program.answer(ctx, input, batch.Limit, batch.Outputs))
 	}

@@ -21,8 +21,11 @@ type termCache struct {
 	memory *memory
 }
 
-// podKey is the cache key of a pod.
-type podKey types.UID
+// podKey is the cache key of a pod, with or without its details.
+type podKey struct {
+	uid     types.UID
+	details bool
+}
 
 // versionedPod is the term of a pod at one resource version. A rule.PodFact depends on nothing
 // else.
@@ -37,9 +40,11 @@ type versionedPod struct {
 var fieldNames = func() map[string]*ast.Term {
 	terms := map[string]*ast.Term{}
 	for _, name := range []string{
-		"annotations", "answered", "at", "available", "available_since", "cause", "class", "counts", "created", "current", "desired", "id", "kind",
-		"labels", "name", "namespace", "node", "now", "operation", "owner", "parameters", "permits", "permitted", "pod", "pods", "ready", "requests",
-		"reserved", "retry_due", "revision", "rule", "selected", "since", "skip_rules", "stage", "state", "task", "type", "uid",
+		"annotations", "answered", "at", "available", "available_since", "cause", "class", "conditions", "container", "counts", "created", "current",
+		"desired", "digest", "id", "images", "kind", "labels", "limits", "name", "namespace", "node", "now", "operation", "owner", "parameters", "permits",
+		"permitted", "pod", "pods", "ready", "ready_since", "reason", "registry", "repository", "requests", "reserved", "resources", "restarts",
+		"retry_due", "revision", "rule", "selected", "since", "skip_rules", "stage", "started", "state", "status", "tag", "task", "text", "type", "uid",
+		"value",
 	} {
 		terms[name] = ast.StringTerm(name)
 	}
@@ -49,17 +54,20 @@ var fieldNames = func() map[string]*ast.Term {
 // named returns a field of the input; its name is one of fieldNames.
 func named(name string, value *ast.Term) [2]*ast.Term { return [2]*ast.Term{fieldNames[name], value} }
 
-// pod returns the document of a pod that users' modules read. The term of its last version is cached by UID. A pod
-// without UID or version is converted each time, because it cannot be distinguished from another pod.
-func (f *termCache) pod(pod *rule.PodFact) *ast.Term {
-	if pod.UID == "" || pod.Version == "" {
-		return customPod(pod)
+// pod returns the document of a pod that users' modules read, with its details for modules that name one. The term of its
+// last version is cached by UID. A pod without UID or version is converted each time, because it cannot be distinguished
+// from another pod.
+func (f *termCache) pod(pod *rule.PodFact, details bool) *ast.Term {
+	version := pod.VersionWith(details)
+	if pod.UID == "" || version == "" {
+		return customPod(pod, details)
 	}
-	if known, ok := f.memory.Get(podKey(pod.UID)); ok && known.(versionedPod).version == pod.Version {
+	key := podKey{uid: pod.UID, details: details}
+	if known, ok := f.memory.Get(key); ok && known.(versionedPod).version == version {
 		return known.(versionedPod).term
 	}
-	built := customPod(pod)
-	f.memory.Add(pod.Namespace, podKey(pod.UID), versionedPod{version: pod.Version, term: built}, podBytes(pod))
+	built := customPod(pod, details)
+	f.memory.Add(pod.Namespace, key, versionedPod{version: version, term: built}, podBytes(pod, details))
 	return built
 }
 
@@ -76,19 +84,23 @@ func builtInPod(pod *rule.PodFact) *ast.Term {
 	))
 }
 
-// customPod returns every field of a pod in the schema of the input.
-func customPod(pod *rule.PodFact) *ast.Term {
-	return encodePod(pod, pod.Available, pod.AvailableSince, pod.Permitted)
+// customPod returns every field of a pod in the schema of the input, with its details if they are needed.
+func customPod(pod *rule.PodFact, details bool) *ast.Term {
+	return encodePod(pod, details, pod.Available, pod.AvailableSince, pod.Permitted)
 }
 
 // committedPod returns a pod that is about to become unavailable, in the form in which rules see
 // it.
-func committedPod(pod *rule.PodFact) *ast.Term {
-	return encodePod(pod, false, time.Time{}, true)
+func committedPod(pod *rule.PodFact, details bool) *ast.Term {
+	return encodePod(pod, details, false, time.Time{}, true)
 }
 
-func encodePod(pod *rule.PodFact, available bool, since time.Time, permitted bool) *ast.Term {
-	return sorted(ast.ObjectTerm(
+func encodePod(pod *rule.PodFact, details bool, available bool, since time.Time, permitted bool) *ast.Term {
+	var fields [][2]*ast.Term
+	if details {
+		fields = detailFields(pod.Details)
+	}
+	return sorted(ast.ObjectTerm(append(fields,
 		named("name", ast.StringTerm(pod.Name)),
 		named("namespace", ast.StringTerm(pod.Namespace)),
 		named("uid", ast.StringTerm(string(pod.UID))),
@@ -110,7 +122,7 @@ func encodePod(pod *rule.PodFact, available bool, since time.Time, permitted boo
 		named("available_since", timeTerm(since)),
 		named("permitted", ast.InternedTerm(permitted)),
 		named("skip_rules", listTerm(pod.SkipRules)),
-	))
+	)...))
 }
 
 // stringsTerm returns a map of strings as a term; {} for nil.
@@ -173,6 +185,9 @@ type env struct {
 	now, namespace, counts, permits *ast.Term
 
 	pods []podTerm
+
+	// details reports whether pods have their details.
+	details bool
 }
 
 type podTerm struct {
@@ -182,7 +197,7 @@ type podTerm struct {
 
 // env converts the parts of the environment that a rule needs. The other parts are empty.
 func (f *termCache) env(from rule.Environment, needs Needs) env {
-	made := env{now: ast.InternedTerm(0), counts: countsTerm(rule.Counts{}), permits: ast.ArrayTerm()}
+	made := env{details: needs.Details, now: ast.InternedTerm(0), counts: countsTerm(rule.Counts{}), permits: ast.ArrayTerm()}
 	if needs.Now {
 		made.now = timeTerm(from.Now)
 	}
@@ -207,7 +222,7 @@ func (f *termCache) env(from rule.Environment, needs Needs) env {
 			if from.Committed[pod.UID] {
 				translate = committedPod
 			}
-			made.pods = append(made.pods, podTerm{uid: pod.UID, term: translate(pod)})
+			made.pods = append(made.pods, podTerm{uid: pod.UID, term: translate(pod, needs.Details)})
 		}
 	}
 	return made

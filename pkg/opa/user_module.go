@@ -56,10 +56,13 @@ func (e *Engine) compileModule(ctx context.Context, key compiledKey) (*compiled,
 
 // needsOf returns the parts of the environment that a module reads, or all of them with Options.WholeInput.
 func (e *Engine) needsOf(module *ast.Module) Needs {
+	found := vet.NeedsOf(module)
 	if e.options.WholeInput {
-		return vet.AllNeeds()
+		details := found.Details
+		found = vet.AllNeeds()
+		found.Details = details
 	}
-	return vet.NeedsOf(module)
+	return found
 }
 
 // readRules returns the rules that the library reads from a module with an entry point.

@@ -282,7 +282,7 @@ func cacheOptions(options Options) cache.Options {
 	byObject[&appsv1alpha1.PodOperation{}] = cache.ByObject{Transform: slimOperation}
 	byObject[&corev1.Pod{}] = cache.ByObject{
 		Label:     controlled(),
-		Transform: slimPod,
+		Transform: (&sharedContainers{}).transform,
 	}
 	for _, workload := range []client.Object{
 		&appsv1.ReplicaSet{}, &appsv1.Deployment{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.Job{},

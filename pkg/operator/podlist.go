@@ -125,7 +125,7 @@ type podPruner struct {
 	operated map[string]*prune.Message
 }
 
-// operatedLabel is in every pod that a PodOperation may operate on: slimPod keeps more of its containers.
+// operatedLabel is in every pod that a PodOperation may operate on: slimPod keeps more of its statuses.
 const operatedLabel = appsv1alpha1.OperateLabelPrefix + "/" + appsv1alpha1.PodOperationIDPrefix
 
 // Fields of messages of Kubernetes, by the numbers in their files generated.proto, which never change.
@@ -143,16 +143,17 @@ const (
 func newPodPruner() podPruner {
 	return podPruner{
 		header: prune.Only(unknownTypeMeta),
-		// Of containers their names, ports and restart policies, of containerStatuses the number of restarts.
-		byKind: keptOf(prune.Only(1, 6, 24), prune.Only(5)),
-		// Of containers also images and resources, of containerStatuses the fields of operatedContainers.
-		operated: keptOf(prune.Only(1, 2, 6, 8), prune.Only(1, 2, 5, 6, 7, 8, 11)),
+		// Of containerStatuses the number of restarts.
+		byKind: keptOf(prune.Only(5)),
+		// Of containerStatuses the fields of operatedStatuses.
+		operated: keptOf(prune.Only(1, 2, 5, 6, 7, 8, 11)),
 	}
 }
 
-// keptOf returns the fields to keep of pods and of lists of pods, by kind, with these fields of their
-// containers and containerStatuses.
-func keptOf(containers, statuses *prune.Message) map[string]*prune.Message {
+// keptOf returns the fields to keep in pods and lists of pods, by kind, with these fields in containerStatuses.
+func keptOf(statuses *prune.Message) map[string]*prune.Message {
+	// Names, images, ports, limits and requests, and restart policies.
+	containers := prune.Only(1, 2, 6, 8, 24).In(8, prune.Only(1, 2))
 	metadata := prune.Without(17) // managedFields
 	pod := prune.Without().In(podMetadata, metadata).
 		In(podSpec, slimSpecMessage().In(2, containers)).In(podStatus, slimStatusMessage().In(8, statuses))

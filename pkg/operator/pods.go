@@ -17,48 +17,39 @@ import (
 //     most restarts of a container,
 //   - every field that a webhook rule may send (pkg/podfields): each scalar value, map of
 //     strings and list of addresses,
+//   - the names, images, requests and limits of containers, which modules read,
 //   - the ports of containers and init containers that have names: adapters that run inside of the
 //     manager find the port of a Service by them,
 //   - the name of the last ephemeral container,
-//   - the images, resources and states of containers while a PodOperation may operate on the pod.
+//   - the states and resources of containers in their statuses while a PodOperation may operate on the pod.
 //
 // A slim pod must never be sent to the API server as a whole; every write is a patch.
 // docs/scale.md lists the fields. podPruner removes most of them from encoded pods already.
-func slimPod(object any) (any, error) {
-	pod, ok := object.(*corev1.Pod)
-	if !ok {
-		return object, nil
-	}
+func slimPod(pod *corev1.Pod) {
 	pod.ManagedFields = nil
 	if len(pod.Annotations[corev1.LastAppliedConfigAnnotation]) > podindex.MaxAnnotationValueBytes {
 		delete(pod.Annotations, corev1.LastAppliedConfigAnnotation) // no rule reads it; podfields refuses it
 	}
-	containers, statuses := operatedContainers(pod)
+	statuses := operatedStatuses(pod)
 	slimPodSpec(&pod.Spec)
 	slimPodStatus(&pod.Status)
-	if containers != nil {
-		pod.Spec.Containers, pod.Status.ContainerStatuses = containers, statuses
+	if statuses != nil {
+		pod.Status.ContainerStatuses = statuses
 	}
 	if pod.Size() > maxPodBytes {
 		boundPod(pod)
 	}
-	return pod, nil
 }
 
-// operatedContainers returns the containers of a pod that a PodOperation may operate on, and their
-// statuses, with the fields that pkg/podoperation reads and the fields that other slim pods have; nil
-// for any other pod.
-func operatedContainers(pod *corev1.Pod) (containers []corev1.Container, statuses []corev1.ContainerStatus) {
+// operatedStatuses returns the container statuses of a pod that a PodOperation may operate on, with the fields that
+// pkg/podoperation reads and the fields that other slim pods have; nil for any other pod.
+func operatedStatuses(pod *corev1.Pod) (statuses []corev1.ContainerStatus) {
 	operated := false
 	for key := range pod.Labels {
 		operated = operated || strings.HasPrefix(key, operatedLabel)
 	}
 	if !operated {
-		return nil, nil
-	}
-	for i := range pod.Spec.Containers {
-		c := &pod.Spec.Containers[i]
-		containers = append(containers, corev1.Container{Name: c.Name, Image: c.Image, Ports: namedOnly(c.Ports), Resources: c.Resources})
+		return nil
 	}
 	for i := range pod.Status.ContainerStatuses {
 		s := &pod.Status.ContainerStatuses[i]
@@ -66,11 +57,11 @@ func operatedContainers(pod *corev1.Pod) (containers []corev1.Container, statuse
 			Name: s.Name, State: s.State, Image: s.Image, ImageID: s.ImageID, ContainerID: s.ContainerID, RestartCount: s.RestartCount, Resources: s.Resources,
 		})
 	}
-	return containers, statuses
+	return statuses
 }
 
 func slimPodSpec(spec *corev1.PodSpec) {
-	spec.Containers = namedPorts(spec.Containers)
+	spec.Containers = slimContainers(spec.Containers)
 	spec.InitContainers, spec.EphemeralContainers = namedPorts(spec.InitContainers), lastName(spec.EphemeralContainers)
 	spec.Volumes, spec.ImagePullSecrets, spec.HostAliases = nil, nil, nil
 	spec.Affinity, spec.Tolerations, spec.TopologySpreadConstraints = nil, nil, nil
@@ -106,6 +97,19 @@ func mostRestarts(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 		return nil
 	}
 	return []corev1.ContainerStatus{{RestartCount: most}}
+}
+
+// slimContainers returns the containers with their names, images, requests, limits, restart policies and named ports.
+func slimContainers(containers []corev1.Container) []corev1.Container {
+	kept := make([]corev1.Container, 0, len(containers))
+	for i := range containers {
+		c := &containers[i]
+		kept = append(kept, corev1.Container{
+			Name: c.Name, Image: c.Image, Ports: namedOnly(c.Ports), RestartPolicy: c.RestartPolicy,
+			Resources: corev1.ResourceRequirements{Requests: c.Resources.Requests, Limits: c.Resources.Limits},
+		})
+	}
+	return kept
 }
 
 // namedPorts returns the containers that have ports with names, with only their names, restart policies and

@@ -44,6 +44,8 @@ func TestFactsOfAPod(t *testing.T) {
 	pod := ownedPod("sts", 0).Available().ReadySince(builders.Epoch.Add(time.Minute)).Node("node-1").
 		Annotation("example.com/team", "shop").Annotation(appsv1alpha1.SkipRulesAnnotationKey, `{"skipRules":["x"]}`).Obj()
 	pod.CreationTimestamp = metav1.NewTime(builders.Epoch.Add(-time.Hour))
+	pod.Status.StartTime = &metav1.Time{Time: builders.Epoch}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 1}, {RestartCount: 3}}
 	version := x.put(pod)
 	want := &rule.PodFact{
 		UID: "sts-a-uid", Namespace: "default", Name: "sts-a", ResourceVersion: version, Version: version,
@@ -52,6 +54,9 @@ func TestFactsOfAPod(t *testing.T) {
 		Revision: rule.Revision{State: rule.RevisionUnknown},
 		Created:  builders.Epoch.Add(-time.Hour), Ready: true, AvailableSince: builders.Epoch.Add(time.Minute),
 		SkipRules: []string{"x"}, Available: true,
+		Details: rule.PodDetails{
+			Version: version, Containers: pod.Spec.Containers, Restarts: 3, Conditions: pod.Status.Conditions, Started: builders.Epoch,
+		},
 	}
 	if diff := cmp.Diff(want, x.fact()); diff != "" {
 		t.Errorf("facts differ (-want +got):\n%s", diff)

@@ -67,20 +67,24 @@ type pod struct {
 // index or removed.
 type base struct {
 	resourceVersion string
-	owner           types.UID
-	revision        rule.RevisionState
+
+	// details is the resourceVersion after the last change of what rules see with the details.
+	details string
+
+	owner    types.UID
+	revision rule.RevisionState
 }
 
-// version returns the version of the fact while the pod has an owner, and its revision a state.
-func (b base) version(owner types.UID, revision rule.RevisionState) string {
-	version := b.resourceVersion
-	if owner != b.owner {
-		version += "+" + string(owner)
+// setVersions sets the versions of the fact while the pod has this owner, and its revision this state.
+func (b base) setVersions(fact *rule.PodFact) {
+	suffix := ""
+	if fact.Owner.UID != b.owner {
+		suffix += "+" + string(fact.Owner.UID)
 	}
-	if revision != b.revision {
-		version += "+" + string(revision)
+	if fact.Revision.State != b.revision {
+		suffix += "+" + string(fact.Revision.State)
 	}
-	return version
+	fact.Version, fact.Details.Version = b.resourceVersion+suffix, b.details+suffix
 }
 
 // newPod returns the entry of an object. before is the entry that it replaces, nil for a new
@@ -107,8 +111,9 @@ func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, of revisions
 			SkipRules:       podstate.SkipRules(object.Annotations),
 			BreakGlass:      podstate.BreakGlass(object.Annotations),
 			Available:       available,
+			Details:         podDetails(object),
 		},
-		base:       base{resourceVersion: object.ResourceVersion, owner: owner.UID},
+		base:       base{resourceVersion: object.ResourceVersion, details: object.ResourceVersion, owner: owner.UID},
 		counts:     !facts.Terminating && !podstate.Finished(object),
 		finished:   !facts.Terminating && podstate.Finished(object),
 		controller: controllerOf(object), apiVersion: apiVersionOf(object), gap: gapOf(object, facts),
@@ -119,8 +124,11 @@ func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, of revisions
 	p.base.revision = p.fact.Revision.State
 	if before != nil && sameButOwner(before.fact, p.fact) {
 		p.base = before.base
+		if !before.fact.Details.Equal(p.fact.Details) {
+			p.base.details = object.ResourceVersion
+		}
 	}
-	p.fact.Version = p.base.version(owner.UID, p.fact.Revision.State)
+	p.base.setVersions(p.fact)
 	for _, w := range lifecycle.WaitingIDs(facts) {
 		since, _ := lifecycle.ParseTime(w.Attempt)
 		p.requests = append(p.requests, rule.Request{
@@ -178,7 +186,7 @@ func (p *pod) setPending(object *corev1.Pod) {
 func (p *pod) withOwner(owner rule.Owner, cause rule.Cause, of revisions) *pod {
 	fact := *p.fact
 	fact.Owner, fact.Revision.State = owner, of.stateOf(fact.Revision.Current)
-	fact.Version = p.base.version(owner.UID, fact.Revision.State)
+	p.base.setVersions(&fact)
 	other := *p
 	other.fact, other.requests = &fact, slices.Clone(p.requests)
 	for i := range other.requests {
@@ -186,6 +194,20 @@ func (p *pod) withOwner(owner rule.Owner, cause rule.Cause, of revisions) *pod {
 	}
 	other.setCause(cause)
 	return &other
+}
+
+// podDetails returns the details of a pod. The containers of a pod that is too large are not kept, while each pod has one.
+func podDetails(object *corev1.Pod) rule.PodDetails {
+	details := rule.PodDetails{
+		Containers: object.Spec.Containers, Unknown: len(object.Spec.Containers) == 0, Conditions: object.Status.Conditions,
+	}
+	for i := range object.Status.ContainerStatuses {
+		details.Restarts = max(details.Restarts, int(object.Status.ContainerStatuses[i].RestartCount))
+	}
+	if started := object.Status.StartTime; started != nil {
+		details.Started = started.Time
+	}
+	return details
 }
 
 func controllerOf(object *corev1.Pod) rule.Owner {
@@ -209,7 +231,7 @@ func availableSince(facts lifecycle.PodFacts, available bool) time.Time {
 	return since
 }
 
-// sameButOwner compares the fields that built-in and custom rules read, except the owner.
+// sameButOwner compares the fields that built-in and custom rules read, except the owner and the details.
 func sameButOwner(a, b *rule.PodFact) bool {
 	return sameToBuiltIn(a, b) && maps.Equal(a.Annotations, b.Annotations) && a.Node == b.Node && a.Created.Equal(b.Created) &&
 		a.Ready == b.Ready && a.AvailableSince.Equal(b.AvailableSince) && a.Permitted == b.Permitted
@@ -226,7 +248,7 @@ func sameToBuiltIn(a, b *rule.PodFact) bool {
 func sameToDecisions(a, b *pod, custom bool) bool {
 	same := sameToBuiltIn(a.fact, b.fact)
 	if custom {
-		same = a.fact.Version == b.fact.Version
+		same = a.fact.Details.Version == b.fact.Details.Version
 	}
 	return same && a.leftover == b.leftover && a.offTraffic == b.offTraffic && a.gap == b.gap &&
 		a.finished == b.finished && a.counts == b.counts &&

@@ -50,9 +50,14 @@ func TestVersionOfFacts(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*builders.PodBuilder)
 		want   bool
+
+		// details is set if only the version with details moves.
+		details bool
 	}{
 		"a heartbeat":             {change: func(*builders.PodBuilder) {}},
-		"a condition":             {change: func(b *builders.PodBuilder) { b.Condition(corev1.PodScheduled, true, "", builders.Epoch) }},
+		"a condition":             {change: func(b *builders.PodBuilder) { b.Condition(corev1.PodScheduled, true, "", builders.Epoch) }, details: true},
+		"a restart":               {change: func(b *builders.PodBuilder) { b.Restarts(1) }, details: true},
+		"an image":                {change: func(b *builders.PodBuilder) { b.Image("web:v2") }, details: true},
 		"an annotation":           {change: func(b *builders.PodBuilder) { b.Annotation("note", "x") }, want: true},
 		"an annotation of PodOps": {change: func(b *builders.PodBuilder) { b.Annotation("detail.kusionstack.io/x", "x") }},
 		"a long annotation":       {change: func(b *builders.PodBuilder) { b.Annotation("note", strings.Repeat("x", 257)) }},
@@ -79,6 +84,12 @@ func TestVersionOfFacts(t *testing.T) {
 			}
 			if got.Version != want {
 				t.Errorf("version %s, want %s", got.Version, want)
+			}
+			if tc.details {
+				want = after
+			}
+			if got.Details.Version != want {
+				t.Errorf("version with details %s, want %s", got.Details.Version, want)
 			}
 		})
 	}

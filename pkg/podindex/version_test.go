@@ -159,10 +159,10 @@ type versions struct {
 	seen map[types.UID]*remembered
 }
 
-// remembered has the observed versions of one pod.
+// remembered has the observed facts of one pod, by their version without and with details.
 type remembered struct {
 	last     *rule.PodFact
-	versions map[string]*rule.PodFact
+	versions map[bool]map[string]*rule.PodFact
 }
 
 func (v versions) check(t *rapid.T) {
@@ -177,22 +177,27 @@ func (v versions) check(t *rapid.T) {
 }
 
 func (v versions) checkPod(t *rapid.T, fact *rule.PodFact) {
-	// Rules see neither of these.
-	hidden := cmpopts.IgnoreFields(rule.PodFact{}, "ResourceVersion", "Version")
 	before, known := v.seen[fact.UID]
 	if !known {
-		v.seen[fact.UID] = &remembered{last: fact, versions: map[string]*rule.PodFact{fact.Version: fact}}
-		return
+		before = &remembered{last: fact, versions: map[bool]map[string]*rule.PodFact{false: {}, true: {}}}
+		v.seen[fact.UID] = before
 	}
-	if before.last == fact {
-		return
+	for details, versions := range before.versions {
+		version, last := fact.VersionWith(details), before.last.VersionWith(details)
+		// Rules see none of these.
+		hidden := cmp.Options{
+			cmpopts.IgnoreFields(rule.PodFact{}, "ResourceVersion", "Version"), cmpopts.IgnoreFields(rule.PodDetails{}, "Version"), cmpopts.EquateEmpty(),
+		}
+		if !details {
+			hidden = append(hidden, cmpopts.IgnoreFields(rule.PodFact{}, "Details"))
+		}
+		if same := cmp.Equal(before.last, fact, hidden); same != (last == version) {
+			t.Fatalf("version %s after %s, and the facts are the same: %t\n%s", version, last, same, cmp.Diff(before.last, fact, hidden))
+		}
+		if earlier, ok := versions[version]; ok && !cmp.Equal(earlier, fact, hidden) {
+			t.Fatalf("two facts of version %s:\n%s", version, cmp.Diff(earlier, fact, hidden))
+		}
+		versions[version] = fact
 	}
-	if same := cmp.Equal(before.last, fact, hidden, cmpopts.EquateEmpty()); same != (before.last.Version == fact.Version) {
-		t.Fatalf("version %s after %s, and the facts are the same: %t\n%s",
-			fact.Version, before.last.Version, same, cmp.Diff(before.last, fact, hidden))
-	}
-	if earlier, ok := before.versions[fact.Version]; ok && !cmp.Equal(earlier, fact, hidden, cmpopts.EquateEmpty()) {
-		t.Fatalf("two facts of version %s:\n%s", fact.Version, cmp.Diff(earlier, fact, hidden))
-	}
-	before.last, before.versions[fact.Version] = fact, fact
+	before.last = fact
 }

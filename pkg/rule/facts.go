@@ -60,6 +60,9 @@ type PodFact struct {
 	// Available is set if the pod has the label service-available, is Ready, and is neither
 	// terminating nor finished.
 	Available bool
+
+	// Details are the fields that only modules read which name them.
+	Details PodDetails
 }
 
 // MaxBreakGlassBytes bounds the reason of a break-glass annotation.

@@ -125,6 +125,12 @@ func (b *PodBuilder) Phase(phase corev1.PodPhase) *PodBuilder {
 	return b
 }
 
+// Restarts sets the number of restarts of the first container.
+func (b *PodBuilder) Restarts(count int32) *PodBuilder {
+	b.pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: b.pod.Spec.Containers[0].Name, RestartCount: count}}
+	return b
+}
+
 // Image changes the image of the only container.
 func (b *PodBuilder) Image(image string) *PodBuilder {
 	b.pod.Spec.Containers[0].Image = image

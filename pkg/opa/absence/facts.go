@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // fact is an optional fact: an entry of a map of strings in the input.
@@ -19,13 +21,22 @@ const (
 	podLabels       = "pod.labels"
 	podAnnotations  = "pod.annotations"
 	namespaceLabels = "namespace.labels"
+	podConditions   = "pod.conditions"
+	podRequests     = "pod.resources[0].requests"
+	podLimits       = "pod.resources[0].limits"
 )
 
 // optionalFacts returns the facts that a module with these constant keys can read.
 func optionalFacts(keys []string) []fact {
 	names := fieldNames()
 	var found []fact
-	for _, object := range []string{podLabels, podAnnotations, namespaceLabels} {
+	objects := []string{podLabels, podAnnotations, namespaceLabels}
+	for _, object := range []string{podConditions, podRequests, podLimits} {
+		if slices.Contains(keys, object[strings.LastIndex(object, ".")+1:]) {
+			objects = append(objects, object)
+		}
+	}
+	for _, object := range objects {
 		for _, key := range keys {
 			if !names[key] && len(found) < maxFacts {
 				found = append(found, fact{object, key})
@@ -73,7 +84,9 @@ func distinct(a, b []string) []string {
 // fieldNames returns the names that are fields on the way to the maps: as keys of a map they would only cost time.
 func fieldNames() map[string]bool {
 	names := map[string]bool{}
-	for _, name := range []string{"pod", "labels", "annotations", "namespace", "parameters", "operation", "pods", "counts", "permits", "rule", "now", "stage"} {
+	for _, name := range []string{"pod", "labels", "annotations", "namespace", "parameters", "operation", "pods", "counts", "permits", "rule", "now", "stage",
+		"images", "resources", "restarts", "conditions", "requests", "limits", "container", "registry", "repository", "tag", "digest", "value", "text",
+		"status", "reason", "since"} {
 		names[name] = true
 	}
 	return names
@@ -181,31 +194,61 @@ const now = int64(1767607200000000000)
 
 // input returns the input document with the facts, in the schema of policies/schema/input.json.
 func (s *search) input(from facts) (json.RawMessage, error) {
-	pod := func(name string, labels, annotations map[string]string) map[string]any {
+	pod := func(name string, entries map[string]map[string]string) map[string]any {
 		created := now - from.age*1e9
 		return map[string]any{
-			"name": name, "namespace": from.namespace, "uid": name, "labels": labels, "annotations": annotations,
+			"name": name, "namespace": from.namespace, "uid": name, "labels": entries[podLabels], "annotations": entries[podAnnotations],
 			"owner":    map[string]any{"kind": from.owner, "name": "web", "uid": "web"},
 			"revision": map[string]any{"current": "1", "state": "Newest"},
 			"node":     "node-1", "created": created, "ready": from.available, "available": from.available,
 			"available_since": created, "permitted": false, "skip_rules": []string{},
+			"images": []any{map[string]any{"container": "app", "registry": "docker.io", "repository": "library/web", "tag": "1.0.0", "digest": ""}},
+			"resources": []any{map[string]any{
+				"container": "app", "requests": quantities(entries[podRequests]), "limits": quantities(entries[podLimits]),
+			}},
+			"restarts": 0, "conditions": conditions(entries[podConditions], created), "started": created, "ready_since": created,
 		}
 	}
-	entries := map[string]map[string]string{podLabels: {}, podAnnotations: {}, namespaceLabels: {}}
+	none := func() map[string]map[string]string {
+		return map[string]map[string]string{podLabels: {}, podAnnotations: {}, namespaceLabels: {}, podConditions: {}, podRequests: {}, podLimits: {}}
+	}
+	entries := none()
 	for one, value := range from.optional {
 		entries[one.object][one.key] = value
 	}
 	others := []any{}
 	for i := range from.others {
-		others = append(others, pod(fmt.Sprintf("web-%d", i+1), map[string]string{}, map[string]string{}))
+		others = append(others, pod(fmt.Sprintf("web-%d", i+1), none()))
 	}
 	return json.Marshal(map[string]any{
 		"stage": s.module.Stage, "now": now,
 		"operation":  map[string]any{"id": "pod-delete", "type": from.operation, "cause": from.cause, "since": now - 1e9},
 		"parameters": json.RawMessage(cmp.Or(string(s.module.Custom.Parameters), "{}")),
-		"pod":        pod("web-0", entries[podLabels], entries[podAnnotations]), "pods": others,
+		"pod":        pod("web-0", entries), "pods": others,
 		"namespace": map[string]any{"name": from.namespace, "labels": entries[namespaceLabels]},
 		"counts":    map[string]any{"selected": from.others + 1, "desired": from.others + 1, "available": from.others, "reserved": 0},
 		"permits":   []any{}, "rule": map[string]any{"name": "rule", "stage": "PreCheck", "enforcement": "Enforce", "conditions": []string{}},
 	})
+}
+
+// conditions returns the conditions with these statuses.
+func conditions(statuses map[string]string, since int64) map[string]any {
+	found := map[string]any{}
+	for name, status := range statuses {
+		found[name] = map[string]any{"status": status, "reason": "", "since": since}
+	}
+	return found
+}
+
+// quantities returns the quantities with these values, or with one gibibyte for values that are no numbers.
+func quantities(values map[string]string) map[string]any {
+	found := map[string]any{}
+	for name, text := range values {
+		value, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			value, text = 1<<30, "1Gi"
+		}
+		found[name] = map[string]any{"value": value, "text": text}
+	}
+	return found
 }

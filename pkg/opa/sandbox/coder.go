@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podops-dev/podops/pkg/opa"
@@ -21,16 +23,25 @@ type coder struct {
 
 	// known are the pods that both sides know.
 	known *knownPods
+
+	// details reports whether the batch has the details of pods.
+	details bool
 }
 
 // knownPods are the pods of earlier batches that a worker has kept. Its parent sends them again by UID and version
 // only: of the pods that a module reads, few change from one batch to the next.
 type knownPods struct {
-	pods map[types.UID]knownPod
+	pods map[podKey]knownPod
 
 	// bytes is the size of the pods as they were sent. Both sides forget all pods above maxKnownBytes, before the
 	// next batch.
 	bytes int
+}
+
+// podKey distinguishes pods with and without their details.
+type podKey struct {
+	uid     types.UID
+	details bool
 }
 
 // knownPod is one version of a pod; the parent keeps only the version.
@@ -45,14 +56,14 @@ const maxKnownBytes = 6 << 20
 // next makes room for the pods of the next batch.
 func (k *knownPods) next() {
 	if k.pods == nil || k.bytes > maxKnownBytes {
-		*k = knownPods{pods: map[types.UID]knownPod{}}
+		*k = knownPods{pods: map[podKey]knownPod{}}
 	}
 }
 
 // has reports whether a version of a pod is known. A pod without UID or version is not.
-func (k *knownPods) has(pod *rule.PodFact) bool {
-	known, ok := k.pods[pod.UID]
-	return ok && known.version == pod.Version
+func (k *knownPods) has(pod *rule.PodFact, details bool) bool {
+	known, ok := k.pods[podKey{pod.UID, details}]
+	return ok && known.version == pod.VersionWith(details)
 }
 
 var errMalformed = errors.New("the message is malformed")
@@ -184,6 +195,8 @@ func (c *coder) batch(b *opa.Batch) {
 	str(c, &b.Namespace)
 	document(c, &b.Literal)
 	document(c, &b.Parameters)
+	c.flag(&b.Details)
+	c.details = b.Details
 	c.environment(&b.Environment)
 	list(c, &b.Requests, (*coder).request)
 	document(c, &b.Observed)
@@ -230,20 +243,23 @@ func (c *coder) pod(to **rule.PodFact) {
 	size := len(c.data)
 	str(c, &(*to).UID)
 	str(c, &(*to).Version)
-	known := c.known.has(*to)
+	if c.details {
+		str(c, &(*to).Details.Version)
+	}
+	known := c.known.has(*to, c.details)
 	if c.flag(&known); known {
 		c.take(to)
 		return
 	}
 	c.podFields(*to)
-	if (*to).UID == "" || (*to).Version == "" {
+	if (*to).UID == "" || (*to).VersionWith(c.details) == "" {
 		return
 	}
-	keep := knownPod{version: (*to).Version}
+	keep := knownPod{version: (*to).VersionWith(c.details)}
 	if c.reads {
 		keep.fact = *to
 	}
-	c.known.pods[(*to).UID] = keep
+	c.known.pods[podKey{(*to).UID, c.details}] = keep
 	c.known.bytes += max(size-len(c.data), len(c.data)-size)
 }
 
@@ -251,8 +267,8 @@ func (c *coder) pod(to **rule.PodFact) {
 func (c *coder) take(to **rule.PodFact) {
 	switch {
 	case !c.reads:
-	case c.known.has(*to):
-		*to = c.known.pods[(*to).UID].fact
+	case c.known.has(*to, c.details):
+		*to = c.known.pods[podKey{(*to).UID, c.details}].fact
 	default:
 		c.fail()
 	}
@@ -276,6 +292,41 @@ func (c *coder) podFields(p *rule.PodFact) {
 	c.flag(&p.Permitted)
 	list(c, &p.SkipRules, str[string])
 	c.flag(&p.Available)
+	if c.details {
+		c.podDetails(&p.Details)
+	}
+}
+
+// podDetails codes the fields of a pod that only modules read which name them.
+func (c *coder) podDetails(d *rule.PodDetails) {
+	list(c, &d.Containers, func(c *coder, container *corev1.Container) {
+		str(c, &container.Name)
+		str(c, &container.Image)
+		entries(c, (*map[corev1.ResourceName]resource.Quantity)(&container.Resources.Requests), (*coder).quantity)
+		entries(c, (*map[corev1.ResourceName]resource.Quantity)(&container.Resources.Limits), (*coder).quantity)
+	})
+	c.flag(&d.Unknown)
+	number(c, &d.Restarts)
+	list(c, &d.Conditions, func(c *coder, condition *corev1.PodCondition) {
+		str(c, &condition.Type)
+		str(c, &condition.Status)
+		str(c, &condition.Reason)
+		c.time(&condition.LastTransitionTime.Time)
+	})
+	c.time(&d.Started)
+}
+
+// quantity codes a quantity as its text.
+func (c *coder) quantity(q *resource.Quantity) {
+	text := q.String()
+	if str(c, &text); !c.reads || c.err != nil {
+		return
+	}
+	read, err := resource.ParseQuantity(text)
+	if err != nil {
+		c.fail()
+	}
+	*q = read
 }
 
 // answer codes an answer.

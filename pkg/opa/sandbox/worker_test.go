@@ -15,6 +15,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
@@ -268,8 +271,14 @@ func TestKnownPodsAreSentByVersion(t *testing.T) {
 			want := opa.Batch{}
 			for _, pod := range pods(rapid.IntRange(0, 6).Draw(t, "pods")) {
 				pod.Version = rapid.SampledFrom([]string{"", "1", "2"}).Draw(t, "version")
-				pod.Node = pod.Version
+				pod.Node, pod.Details.Version = pod.Version, pod.Version
 				want.Environment.Pods = append(want.Environment.Pods, pod)
+			}
+			want.Details = rapid.Bool().Draw(t, "details")
+			if !want.Details {
+				for _, pod := range want.Environment.Pods {
+					pod.Details = rule.PodDetails{}
+				}
 			}
 			want.Requests = requests(want.Environment.Pods)
 			if rapid.Bool().Draw(t, "full") {
@@ -292,10 +301,22 @@ func TestKnownPodsAreSentByVersion(t *testing.T) {
 	})
 }
 
-// fill sets every field of a value.
+// fill sets every field of a value; of containers and conditions the fields that rules read.
 func fill(value reflect.Value, n int64) {
-	if value.Type() == reflect.TypeFor[time.Time]() {
+	switch value.Addr().Interface().(type) {
+	case *time.Time:
 		value.Set(reflect.ValueOf(time.Unix(n, n)))
+		return
+	case *corev1.Container:
+		quantities := corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(n, resource.DecimalSI), "example.com/gpu": resource.MustParse("1Gi")}
+		value.Set(reflect.ValueOf(corev1.Container{
+			Name: fmt.Sprint("container-", n), Image: "web:v1", Resources: corev1.ResourceRequirements{Requests: quantities, Limits: quantities},
+		}))
+		return
+	case *corev1.PodCondition:
+		value.Set(reflect.ValueOf(corev1.PodCondition{
+			Type: corev1.PodReady, Status: corev1.ConditionTrue, Reason: fmt.Sprint("reason ", n), LastTransitionTime: metav1.Unix(n, 0),
+		}))
 		return
 	}
 	switch value.Kind() {

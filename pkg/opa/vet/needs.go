@@ -1,11 +1,23 @@
 package vet
 
-import "github.com/open-policy-agent/opa/v1/ast"
+import (
+	"slices"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
 
 // Needs lists the parts of the environment (rule.Environment) that a module reads on any path. A
 // module that reads the input as a whole needs all of them.
 type Needs struct {
 	Counts, Now, Pods, Permits, Namespace bool
+
+	// Details are the fields of pods in DetailFields. A module that reads the input as a whole needs them if it names one.
+	Details bool
+}
+
+// DetailFields returns the fields that pods have only for modules that name one of them.
+func DetailFields() []string {
+	return []string{"images", "resources", "restarts", "conditions", "started", "ready_since"}
 }
 
 // NeedsOf returns the needs of a compiled module, in which no import or local name hides the input.
@@ -31,10 +43,26 @@ func NeedsOf(module *ast.Module) Needs {
 		needs.Namespace = needs.Namespace || name == "namespace"
 		return false
 	})
+	needs.Details = namesDetail(module)
 	return needs
 }
 
-// AllNeeds returns the needs of a module that reads the input as a whole.
+// AllNeeds returns the needs of a module that reads the input as a whole, and names no detail.
 func AllNeeds() Needs {
 	return Needs{Counts: true, Now: true, Pods: true, Permits: true, Namespace: true}
+}
+
+// namesDetail reports whether a module names one of DetailFields as a constant, other than in input.rule.
+func namesDetail(module *ast.Module) bool {
+	found := false
+	ast.WalkTerms(module, func(term *ast.Term) bool {
+		switch value := term.Value.(type) {
+		case ast.Ref:
+			return value.HasPrefix(ast.Ref{ast.InputRootDocument, ast.StringTerm("rule")})
+		case ast.String:
+			found = found || slices.Contains(DetailFields(), string(value))
+		}
+		return found
+	})
+	return found
 }

@@ -37,6 +37,18 @@ test_complete_when_nothing_is_missing if {
 	complete.all(object.union(_facts, {"pods": [], "permits": []}))
 }
 
+_details := {"images": [], "resources": [], "restarts": 0, "conditions": {}, "started": 1, "ready_since": 0}
+
+test_complete_with_the_details_of_all_pods if {
+	detailed := object.union(_pod, _details)
+	complete.all(object.union(_facts, {"pod": detailed, "pods": [detailed]}))
+	not complete.all(object.union(_facts, {"pod": detailed}))
+	not complete.all(object.union(_facts, {"pods": [detailed]}))
+	every field, _ in _details {
+		not complete.all(object.union(_facts, {"pod": json.remove(detailed, [field]), "pods": []}))
+	}
+}
+
 test_not_complete_without_one_of_the_facts if {
 	every path, _ in _paths(_facts) {
 		not complete.all(json.remove(_facts, [path]))

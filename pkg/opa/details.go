@@ -1,0 +1,133 @@
+package opa
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	imageref "github.com/distribution/reference"
+	"github.com/open-policy-agent/opa/v1/ast"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/podops-dev/podops/pkg/rule"
+)
+
+// detailFields returns the fields of a pod in vet.DetailFields.
+func detailFields(details rule.PodDetails) [][2]*ast.Term {
+	images, resources := make([]*ast.Term, 0, len(details.Containers)), make([]*ast.Term, 0, len(details.Containers))
+	for i := range details.Containers {
+		c := &details.Containers[i]
+		images = append(images, imageTerm(c.Name, c.Image))
+		resources = append(resources, ast.ObjectTerm(
+			named("container", ast.StringTerm(c.Name)),
+			named("requests", quantitiesTerm(c.Resources.Requests)),
+			named("limits", quantitiesTerm(c.Resources.Limits)),
+		))
+	}
+	conditions := make([][2]*ast.Term, 0, len(details.Conditions))
+	for i := range details.Conditions {
+		c := &details.Conditions[i]
+		conditions = append(conditions, [2]*ast.Term{ast.StringTerm(string(c.Type)), ast.ObjectTerm(
+			named("status", ast.StringTerm(string(c.Status))),
+			named("reason", ast.StringTerm(c.Reason)),
+			named("since", timeTerm(c.LastTransitionTime.Time)),
+		)})
+	}
+	return [][2]*ast.Term{
+		named("images", ast.ArrayTerm(images...)),
+		named("resources", ast.ArrayTerm(resources...)),
+		named("restarts", ast.InternedTerm(details.Restarts)),
+		named("conditions", ast.ObjectTerm(conditions...)),
+		named("started", timeTerm(details.Started)),
+		named("ready_since", timeTerm(details.ReadySince())),
+	}
+}
+
+// errUnknownDetails is why there is no verdict on a pod that is too large to keep what it runs (docs/scale.md): a rule that
+// finds no image to object to would let it pass.
+var errUnknownDetails = errors.New("its containers are not known, and the module names a field that is made of them")
+
+// withDetails returns the requests that a module can be evaluated for, and sets the verdicts of the others: if the module reads
+// details, those of its pods must be known.
+func (p *Program) withDetails(from rule.Environment, requests []rule.Request, verdicts map[string]rule.Verdict) []rule.Request {
+	if !p.info.Needs.Details {
+		return requests
+	}
+	unknown := func(pod *rule.PodFact) bool { return pod.Details.Unknown }
+	var other *rule.PodFact
+	if at := slices.IndexFunc(from.Pods, unknown); at >= 0 && p.info.Needs.Pods {
+		other = from.Pods[at]
+	}
+	known := make([]rule.Request, 0, len(requests))
+	for _, request := range requests {
+		pod := other
+		if unknown(request.Pod) {
+			pod = request.Pod
+		}
+		if pod == nil {
+			known = append(known, request)
+			continue
+		}
+		verdicts[request.Key()] = p.failed(fmt.Errorf("pod %s: %w", pod.Name, errUnknownDetails))
+	}
+	return known
+}
+
+// checkDetails returns an error if a module reads details that an input of a decision log does not have: it was recorded for a
+// module that reads none.
+func checkDetails(input ast.Value, needs Needs) error {
+	if !needs.Details {
+		return nil
+	}
+	if _, err := input.Find(ast.Ref{fieldNames["pod"], fieldNames["images"]}); err != nil {
+		return errors.New("the input was recorded without images, resources, restarts, conditions and times of pods, and the module reads one of them")
+	}
+	return nil
+}
+
+// imageTerm returns the parts of an image as the kubelet reads it: docker.io and latest are added where they are meant. An
+// image that is no reference has its text as repository, and nothing else.
+func imageTerm(container, image string) *ast.Term {
+	registry, repository, tag, digest := "", image, "", ""
+	if named, err := imageref.ParseNormalizedNamed(image); err == nil {
+		named = imageref.TagNameOnly(named)
+		registry, repository = imageref.Domain(named), imageref.Path(named)
+		if tagged, ok := named.(imageref.Tagged); ok {
+			tag = tagged.Tag()
+		}
+		if digested, ok := named.(imageref.Digested); ok {
+			digest = digested.Digest().String()
+		}
+	}
+	return ast.ObjectTerm(
+		named("container", ast.StringTerm(container)),
+		named("registry", ast.StringTerm(registry)),
+		named("repository", ast.StringTerm(repository)),
+		named("tag", ast.StringTerm(tag)),
+		named("digest", ast.StringTerm(digest)),
+	)
+}
+
+// exactNumber returns a quantity as an exact number, without zeros at its end.
+func exactNumber(quantity resource.Quantity) json.Number {
+	text := quantity.AsDec().String()
+	if strings.Contains(text, ".") {
+		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
+	}
+	return json.Number(text)
+}
+
+// quantitiesTerm returns quantities by the names of their resources, each as an exact number and as it was written.
+func quantitiesTerm(quantities corev1.ResourceList) *ast.Term {
+	entries := make([][2]*ast.Term, 0, len(quantities))
+	for name, quantity := range quantities {
+		entries = append(entries, [2]*ast.Term{ast.StringTerm(string(name)), ast.ObjectTerm(
+			named("value", ast.NumberTerm(exactNumber(quantity))),
+			named("text", ast.StringTerm(quantity.String())),
+		)})
+	}
+	return ast.ObjectTerm(entries...)
+}
