@@ -8,6 +8,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -176,16 +177,21 @@ func TestDocumentNamesEveryCode(t *testing.T) {
 	}
 }
 
-func TestDocumentNamesEveryExample(t *testing.T) {
-	text := read(t, document)
+// library lists the examples, with a paragraph about each.
+const library = "../docs/policy-library.md"
+
+func TestLibraryNamesEveryExample(t *testing.T) {
+	text := read(t, library)
 	for _, example := range examples(t) {
-		for _, link := range []string{
-			"(../policies/examples/" + example.name + "/" + example.name + ".rego)",
-			"(" + example.manifestPath() + ")",
-		} {
-			if !strings.Contains(text, link) {
-				t.Errorf("%s has no link %s", document, link)
-			}
+		if _, err := os.Stat(example.suitePath()); err != nil {
+			t.Errorf("%s has no suite: %v", example.name, err)
+		}
+		paragraph := regexp.MustCompile(fmt.Sprintf(`(?m)^\*\*%s\*\*, \d+ minutes \(\[module\]\(\.\./policies/examples/%s\), \[manifest\]\(%s\),\n`+
+			`\[suite\]\(%s\); `+"`(allow|deny)`"+`\)\.\n\S`,
+			example.dashed(), regexp.QuoteMeta(example.name+"/"+example.name+".rego"),
+			regexp.QuoteMeta(example.manifestPath()), regexp.QuoteMeta(example.suitePath())))
+		if found := len(paragraph.FindAllString(text, -1)); found != 1 {
+			t.Errorf("%s has %d paragraphs that begin with %s", library, found, paragraph)
 		}
 	}
 }

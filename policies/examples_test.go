@@ -27,6 +27,9 @@ import (
 // sources since every YAML file below policies would be data of "opa test policies".
 const manifests = "../config/samples/policies"
 
+// suites is the directory of the suites of the examples.
+const suites = "../examples/policies"
+
 // TestManifestsHoldTheModules compares each manifest with the module of its example; -update copies
 // it.
 func TestManifestsHoldTheModules(t *testing.T) {
@@ -129,9 +132,13 @@ func examples(t testing.TB) []example {
 	return found
 }
 
-func (e example) manifestPath() string {
-	return filepath.Join(manifests, strings.ReplaceAll(e.name, "_", "-")+".yaml")
-}
+// dashed returns the name of the example as Kubernetes writes names.
+func (e example) dashed() string { return strings.ReplaceAll(e.name, "_", "-") }
+
+func (e example) manifestPath() string { return filepath.Join(manifests, e.dashed()+".yaml") }
+
+// suitePath returns the file of the suite, which "kubectl podops test examples/policies" runs.
+func (e example) suitePath() string { return filepath.Join(suites, e.dashed()+".yaml") }
 
 // manifest returns the policy, and the PodTransitionRule that uses it. Unknown fields are errors.
 func (e example) manifest(t testing.TB) (appsv1alpha1.PodTransitionPolicy, appsv1alpha1.PodTransitionRule) {

@@ -1,11 +1,13 @@
 package policies_test
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -153,24 +155,27 @@ func TestWorkedPolicies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs := map[string]*opa.Program{}
+	programs, stages := map[string]*opa.Program{}, map[string]appsv1alpha1.TransitionStage{}
 	for _, example := range examples(t) {
-		programs[example.name] = example.program(t, subject)
+		programs[example.name], stages[example.name] = example.program(t, subject), example.stage(t)
 	}
-	tested := map[string]bool{}
-	for name, tc := range workedCases() {
+	tested, cases := map[string]bool{}, workedCases()
+	maps.Copy(cases, libraryCases())
+	maps.Copy(cases, detailCases())
+	for name, tc := range cases {
 		tested[tc.example] = true
 		t.Run(tc.example+": "+name, func(t *testing.T) {
 			// Pods of different cases share names, and must not share cached terms.
 			for _, one := range append([]*rule.PodFact{tc.pod}, tc.around.Pods...) {
 				one.Version = name
 			}
-			request := rule.Request{Pod: tc.pod, Stage: appsv1alpha1.StagePreCheck, ID: "a", Type: "delete", Cause: rule.CauseRollout, Attempt: "1", Since: friday()}
-			result, err := programs[tc.example].Evaluate(t.Context(), appsv1alpha1.StagePreCheck, tc.around, []rule.Request{request})
+			stage := stages[tc.example]
+			request := rule.Request{Pod: tc.pod, Stage: stage, ID: "a", Type: "delete", Cause: rule.CauseRollout, Attempt: "1", Since: friday()}
+			result, err := programs[tc.example].Evaluate(t.Context(), stage, tc.around, []rule.Request{request})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, result.Verdicts[request.Key()]); diff != "" {
+			if diff := gocmp.Diff(tc.want, result.Verdicts[request.Key()]); diff != "" {
 				t.Errorf("verdict (-want +got):\n%s", diff)
 			}
 		})
@@ -204,7 +209,7 @@ func BenchmarkWorkedPolicies(b *testing.B) {
 	for _, example := range examples(b) {
 		program := example.program(b, subject)
 		request := rule.Request{
-			Pod: around.Pods[0], Stage: appsv1alpha1.StagePreCheck, ID: "a", Type: "delete", Attempt: "1", Since: friday(),
+			Pod: around.Pods[0], Stage: example.stage(b), ID: "a", Type: "delete", Attempt: "1", Since: friday(),
 		}
 		b.Run(example.name, func(b *testing.B) {
 			for b.Loop() {
@@ -214,6 +219,13 @@ func BenchmarkWorkedPolicies(b *testing.B) {
 			}
 		})
 	}
+}
+
+// stage returns the stage of the rule of the manifest.
+func (e example) stage(t testing.TB) appsv1alpha1.TransitionStage {
+	t.Helper()
+	_, rules := e.manifest(t)
+	return cmp.Or(rules.Spec.Rules[0].Stage, appsv1alpha1.StagePreCheck)
 }
 
 // program returns the rule of the manifest, as the manager prepares it.
