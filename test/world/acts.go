@@ -477,10 +477,8 @@ func (w *World) approveAlways(ctx context.Context) {
 			if !active {
 				continue
 			}
-			for _, pod := range w.laws.live(on) {
-				if isActive(&pod) && pod.Labels[approved] == "" {
-					_ = w.patch(ctx, approver, &pod, labelPatch(approved, "true")) // tried again
-				}
+			for _, pod := range w.laws.liveWith(on, func(pod *corev1.Pod) bool { return isActive(pod) && pod.Labels[approved] == "" }) {
+				_ = w.patch(ctx, approver, &pod, labelPatch(approved, "true")) // tried again
 			}
 		}
 	}

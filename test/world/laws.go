@@ -402,11 +402,16 @@ func (l *laws) rememberRequest(write apiserver.Write) {
 
 // live returns copies of a workload's pods by name, as the API server has them: actors that poll read them without a request.
 func (l *laws) live(on Workload) []corev1.Pod {
+	return l.liveWith(on, func(*corev1.Pod) bool { return true })
+}
+
+// liveWith returns copies of the pods that a function selects, as live does. The function is called with l.mu, and changes no pod.
+func (l *laws) liveWith(on Workload, selects func(*corev1.Pod) bool) []corev1.Pod {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var pods []corev1.Pod
 	for _, object := range l.mirror["pods"] {
-		if pod := object.(*corev1.Pod); pod.Labels[app] == on.Name && pod.Namespace == on.Namespace() {
+		if pod := object.(*corev1.Pod); pod.Labels[app] == on.Name && pod.Namespace == on.Namespace() && selects(pod) {
 			pods = append(pods, *pod.DeepCopy())
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -17,6 +18,9 @@ import (
 	"github.com/podops-dev/podops/pkg/opa/sandbox"
 	"github.com/podops-dev/podops/test/world"
 )
+
+// garbage is the percentage by which the heap may grow before a collection, as GOGC has it: most objects live for one request.
+const garbage = 400
 
 var (
 	seeds = flag.Int("seeds", 20, "how many schedules TestSchedules plays")
@@ -39,6 +43,9 @@ func TestMain(m *testing.M) {
 		os.Exit(sandbox.Main(os.Stdin, os.Stdout))
 	}
 	flag.Parse()
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbage)
+	}
 	// The second handler sleeps by a time that the process shares: a bubble begins in the year 2000, and would wait until
 	// the time of the process.
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]

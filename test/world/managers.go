@@ -33,6 +33,9 @@ const (
 	managerNamespace = "podops-system"
 	managerUser      = "system:serviceaccount:podops-system:podops-controller-manager"
 
+	// deploymentController is the user of the controller of Deployments.
+	deploymentController = "system:serviceaccount:kube-system:deployment-controller"
+
 	// starting is the time from the start of a manager until its Service sends it reviews, and ending the time from the
 	// end of a manager until it does no more.
 	starting = 3 * time.Second
@@ -184,6 +187,7 @@ func (m *managers) objections() []admission.Objection {
 		scale,
 		admission.Hostile("no-delete", 1, 0, concerns("delete", admission.On(admissionv1.Delete, "pods", person))),
 		admission.Hostile("no-evict", 1, 0, concerns("evict", admission.On(admissionv1.Create, "pods/eviction", person, evictor))),
+		admission.Hostile("no-steps", 1, 0, concerns("steps", admission.On(admissionv1.Update, "replicasets", deploymentController))),
 		admission.Hostile("slow", 0, 8*time.Second, concerns("slow", admission.On(admissionv1.Delete, "pods"))),
 		quota,
 	}
@@ -195,7 +199,8 @@ func (m *managers) denies(key string) bool {
 	return time.Now().Before(m.denied[key])
 }
 
-// deny makes policies and webhooks of others deny an operation of users for a time: Text is scale, delete or evict. With
+// deny makes policies and webhooks of others deny an operation for a time: Text is scale, delete or evict for those of users, and
+// steps for the numbers that the controller of Deployments writes. With
 // quota a ResourceQuota rejects every new pod, and with slow a webhook of others takes up to 8 s for each delete of a pod.
 func (w *World) deny(_ context.Context, a Act, _ Workload) error {
 	w.managers.mu.Lock()

@@ -101,10 +101,8 @@ func (w *World) ownFleet(ctx context.Context, on Workload) error {
 
 // adoptPods makes a Fleet the controller of its pods that have none: they were orphaned.
 func (w *World) adoptPods(ctx context.Context, on Workload, object client.Object) error {
-	for _, pod := range w.laws.live(on) {
-		if !isActive(&pod) || metav1.GetControllerOf(&pod) != nil {
-			continue
-		}
+	isOrphan := func(pod *corev1.Pod) bool { return isActive(pod) && metav1.GetControllerOfNoCopy(pod) == nil }
+	for _, pod := range w.laws.liveWith(on, isOrphan) {
 		if err := controllerutil.SetControllerReference(object, &pod, w.scheme); err != nil {
 			return fmt.Errorf("adopting pod %s: %w", pod.Name, err)
 		}
@@ -226,13 +224,11 @@ func (w *World) setReplicas(ctx context.Context, set *appsv1.ReplicaSet, n int) 
 
 // ownGroup creates the StatefulSet of the workers of each leader.
 func (w *World) ownGroup(ctx context.Context, on Workload) error {
-	for _, pod := range w.laws.live(on) {
-		if !isActive(&pod) || strings.Count(pod.Name, "-") != strings.Count(on.Name, "-")+1 {
-			continue // it leaves, or is a worker
-		}
-		if w.laws.object("statefulsets", pod.Namespace, pod.Name) != nil {
-			continue
-		}
+	isAlone := func(pod *corev1.Pod) bool { // neither leaves, nor is a worker
+		return isActive(pod) && strings.Count(pod.Name, "-") == strings.Count(on.Name, "-")+1 &&
+			w.laws.mirror.get("statefulsets", pod.Namespace, pod.Name) == nil
+	}
+	for _, pod := range w.laws.liveWith(on, isAlone) {
 		if err := client.IgnoreAlreadyExists(w.client(owner).Create(ctx, newWorkers(&pod, image(pod.Spec)))); err != nil {
 			return fmt.Errorf("creating the workers of %s: %w", pod.Name, err)
 		}
@@ -248,16 +244,24 @@ func (w *World) balance(ctx context.Context) {
 			if !on.Balanced {
 				continue
 			}
-			for _, pod := range w.laws.live(on) {
+			changes := func(pod *corev1.Pod) bool {
+				return slices.Contains(pod.Finalizers, protection) != maySendTo(pod) || !draining[string(pod.UID)].IsZero()
+			}
+			for _, pod := range w.laws.liveWith(on, changes) {
 				w.balancePod(ctx, &pod, draining)
 			}
 		}
 	}
 }
 
+// maySendTo reports whether the load balancer may send traffic to a pod.
+func maySendTo(pod *corev1.Pod) bool {
+	return isActive(pod) && isTrue(pod, corev1.PodReady) && !prepares(pod)
+}
+
 func (w *World) balancePod(ctx context.Context, pod *corev1.Pod, draining map[string]time.Time) {
 	on := slices.Contains(pod.Finalizers, protection)
-	serves := isActive(pod) && isTrue(pod, corev1.PodReady) && !prepares(pod)
+	serves := maySendTo(pod)
 	key := string(pod.UID)
 	switch {
 	case serves && !on && pod.Labels[appsv1alpha1.ControlLabelKey] == appsv1alpha1.ControlLabelValue:

@@ -185,17 +185,23 @@ func (s Schedule) String() string {
 // serverSide is the text of an act that writes with server-side apply.
 const serverSide = "ssa"
 
-// applies reports whether an act writes with server-side apply.
-func (s Schedule) applies() bool {
-	return slices.ContainsFunc(s.Acts, func(a Act) bool { return a.Text == serverSide })
-}
-
 // fieldOwners returns the resources whose owners of fields matter: the resources that an act writes with server-side apply.
 func (s Schedule) fieldOwners() []string {
-	if !s.applies() {
-		return nil
+	var resources []string
+	for _, act := range s.Acts {
+		on, ok := s.workload(act.On)
+		if !ok || act.Text != serverSide || act.Verb == "hpa" { // an autoscaler writes the Scale
+			continue
+		}
+		kind := on.Kind
+		if kind == Group {
+			kind = StatefulSet
+		}
+		if resource := strings.ToLower(string(kind)) + "s"; !slices.Contains(resources, resource) {
+			resources = append(resources, resource)
+		}
 	}
-	return []string{"deployments", "replicasets", "statefulsets", "daemonsets", "jobs", "fleets", "rollouts"}
+	return resources
 }
 
 // workload returns the workload with a name.

@@ -114,7 +114,7 @@ func inProcess(t *testing.T, args ...string) (out []byte, used time.Duration, er
 		return nil, 0, err
 	}
 	command := exec.CommandContext(t.Context(), program, append(args, "-test.timeout=0", "-processes=1")...)
-	command.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400")
+	command.Env = append(os.Environ(), "GOMAXPROCS=1")
 	out, err = command.CombinedOutput()
 	if state := command.ProcessState; state != nil {
 		used = state.UserTime() + state.SystemTime()

@@ -106,6 +106,18 @@ func numbers() []story {
 			length: 3 * time.Minute, left: 4,
 		},
 		{
+			name: "a user deletes one pod of a scale-out while the watch of ReplicaSets is late", workload: deployment(2),
+			late:   []world.Act{{At: 0, On: "replicasets", N: 60, For: 90 * time.Second}},
+			acts:   []world.Act{approvals(), at(10, "scale", 4, ""), at(20, "delete-pod", 0, ""), at(50, "approve", 0, "")},
+			length: 3 * time.Minute, left: 4,
+		},
+		{
+			name: "a rollout begins while the watch of Deployments is late", workload: deployment(4),
+			late:   []world.Act{{At: 0, On: "deployments", N: 10, For: time.Minute}},
+			acts:   []world.Act{approvals(), at(10, "image", 0, "v2")},
+			length: 2 * time.Minute, left: 5,
+		},
+		{
 			name: "a rollout of a DaemonSet that names another pod at each refusal", workload: with(of(world.DaemonSet, 4), func(w *world.Workload) {
 				w.Start = 20 * time.Second
 			}), nodes: 4,
@@ -176,12 +188,17 @@ func refusals() []story {
 		{
 			name: "a webhook denies a delete", workload: deployment(3),
 			acts:   []world.Act{during(0, "deny", 0, "delete", time.Minute), at(5, "delete-pod", 0, "")},
-			length: 2 * time.Minute, left: 3,
+			length: 2 * time.Minute, left: 3, off: 5 * time.Second,
 		},
 		{
 			name: "a webhook denies an eviction", workload: deployment(3),
 			acts:   []world.Act{during(0, "deny", 0, "evict", time.Minute), at(5, "evict", 0, "")},
-			length: 2 * time.Minute, left: 3,
+			length: 2 * time.Minute, left: 3, off: 5 * time.Second,
+		},
+		{
+			name: "a webhook denies the steps of a rollout", workload: deployment(4),
+			acts:   []world.Act{approvals(), at(10, "image", 0, "v2"), during(40, "deny", 0, "steps", 11*time.Minute), at(45, "approve", 0, "")},
+			length: 13 * time.Minute, left: anyNumber, removed: anyNumber,
 		},
 		{
 			name: "a quota rejects the pods of a rollout", workload: deployment(3),

@@ -2,8 +2,9 @@ package apiserver
 
 import (
 	"errors"
+	"slices"
+	"strings"
 
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/client-go/applyconfigurations"
@@ -11,21 +12,24 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
-// fieldTypes is the managedfields.TypeConverter of built-in kinds. The types of client-go lack those of Scale and
-// CustomResourceDefinition, whose fields are deduced from the objects.
+// fieldTypes is the managedfields.TypeConverter of built-in kinds. The types of client-go lack that of Scale, whose fields
+// are deduced from the object.
 type fieldTypes struct {
 	managedfields.TypeConverter
 	deduced managedfields.TypeConverter
-	none    bool
+	owned   []string
 }
 
-// newFieldTypes returns the converter. With none, it converts no object: an object whose fields are not known gets no
-// managedFields.
-func newFieldTypes(none bool) fieldTypes {
+// newFieldTypes returns the converter for the resources whose objects have field owners. It converts no other object: an
+// object whose fields are not known gets no managedFields, and to compare fields costs a lot.
+func newFieldTypes(owned []string) fieldTypes {
+	if len(owned) == 0 {
+		return fieldTypes{}
+	}
 	return fieldTypes{
 		TypeConverter: applyconfigurations.NewTypeConverter(scheme.Scheme),
 		deduced:       managedfields.NewDeducedTypeConverter(),
-		none:          none,
+		owned:         owned,
 	}
 }
 
@@ -33,12 +37,13 @@ var errNoFieldOwners = errors.New("this server does not record the owners of fie
 
 // ObjectToTyped returns an object with the types of its fields.
 func (f fieldTypes) ObjectToTyped(object runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error) {
-	if f.none {
+	kind := object.GetObjectKind().GroupVersionKind().Kind
+	switch {
+	case kind == "Scale" && len(f.owned) > 0:
+		return f.deduced.ObjectToTyped(object, options...)
+	case slices.Contains(f.owned, strings.ToLower(kind)+"s"):
+		return f.TypeConverter.ObjectToTyped(object, options...)
+	default:
 		return nil, errNoFieldOwners
 	}
-	kind := object.GetObjectKind().GroupVersionKind()
-	if kind.Kind == "Scale" || kind.Group == apiextensions.GroupName {
-		return f.deduced.ObjectToTyped(object, options...)
-	}
-	return f.TypeConverter.ObjectToTyped(object, options...)
 }

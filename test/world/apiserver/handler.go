@@ -62,7 +62,7 @@ func (s *Server) newHandler() (http.Handler, error) {
 		groups:      discovery.NewRootAPIsHandler(addresses, legacyscheme.Codecs),
 		aggregated:  aggregated.NewResourceManager("apis"),
 		equivalents: runtime.NewEquivalentResourceRegistry(),
-		converter:   newFieldTypes(len(s.options.FieldOwners) == 0),
+		converter:   newFieldTypes(s.options.FieldOwners),
 		versions:    map[string]http.Handler{},
 	}
 	a.container.Router(restful.CurlyRouter{})

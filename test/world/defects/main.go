@@ -71,7 +71,7 @@ func play(ctx context.Context, patch string, seeds int) (string, error) {
 		return "", fmt.Errorf("building with the defect: %w\n%s", err, out)
 	}
 	played := exec.CommandContext(ctx, program, "-test.run", "^TestDefect$", "-test.timeout", "12h", "-seeds", fmt.Sprint(seeds))
-	played.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400")
+	played.Env = append(os.Environ(), "GOMAXPROCS=1")
 	out, err := played.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("no law found the defect: %w\n%s", err, out)
