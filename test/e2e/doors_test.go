@@ -391,13 +391,19 @@ func (p scenario) denyDeletes(ctx context.Context) {
 // review adds another policy beside those of PodOps, which validates requests for pods in the scenario.
 func (p scenario) review(ctx context.Context, operation admissionregistrationv1.OperationType, validation admissionregistrationv1.Validation) {
 	GinkgoHelper()
+	p.reviewing(ctx, admissionregistrationv1.RuleWithOperations{
+		Operations: []admissionregistrationv1.OperationType{operation},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+	}, validation)
+}
+
+// reviewing does the same for requests that match a rule.
+func (p scenario) reviewing(ctx context.Context, rule admissionregistrationv1.RuleWithOperations, validation admissionregistrationv1.Validation) {
+	GinkgoHelper()
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}
 	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: p.namespace}},
-		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-			Operations: []admissionregistrationv1.OperationType{operation},
-			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
-		}}},
+		ResourceRules:     []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: rule}},
 	}
 	policy.Spec.Validations = []admissionregistrationv1.Validation{validation}
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}

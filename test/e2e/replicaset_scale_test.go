@@ -351,6 +351,8 @@ var _ = Describe("A scale-in that waits, without a manager", func() {
 		})
 		_, _, code := p.podops(ctx, "uninstall", "--keep-manifests", "--all-finalizers")
 		Expect(code).To(Equal(0))
+		policies, _ := p.kubectl(ctx, "get", "validatingadmissionpolicies,validatingadmissionpolicybindings", "-o", "name")
+		Expect(policies).NotTo(ContainSubstring("podops"))
 		Eventually(ctx, p.list).Should(And(HaveLen(fleet/2), HaveEach(expect.BeReady())))
 		for _, pod := range p.list(ctx) {
 			Expect(pod.Annotations).NotTo(HaveKey(corev1.PodDeletionCost))
@@ -393,6 +395,8 @@ var _ = Describe("A ReplicaSet alone", Label(mainStories), func() {
 		for _, pod := range p.list(ctx) {
 			Expect(pod.Annotations).NotTo(HaveKey(corev1.PodDeletionCost))
 		}
+		p.approve(ctx)
+		Consistently(ctx, p.list).WithTimeout(2 * holdWindow).Should(And(HaveLen(3), HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
 	})
 })
 

@@ -20,7 +20,8 @@ import (
 )
 
 // slowPath is a way to the API server on which the permits of a scenario, which are patches of pods/status, can be
-// delayed. A manager that uses it is in the state of a manager that was suspended right before such a write.
+// delayed. A manager that uses it is in the state of a manager that was suspended right before such a write. The events of
+// watches can be delayed, too.
 type slowPath struct {
 	kubeconfig string // of the ServiceAccount of the manager
 	prefix     string // of the paths of the pods of the scenario
@@ -32,6 +33,9 @@ type slowPath struct {
 
 	mu   sync.Mutex
 	gate chan struct{} // nil: nothing is delayed
+
+	// late has the watched resources whose events wait until the channel is closed.
+	late map[string]chan struct{}
 }
 
 // answered is a patch that was delayed, with its answer.
@@ -61,6 +65,7 @@ func openSlowPath(p scenario) *slowPath {
 	server.StartTLS()
 	DeferCleanup(func() {
 		s.release()
+		s.releaseWatches()
 		// Watches do not end, and a manager that still runs would connect again.
 		_ = server.Listener.Close()
 		server.CloseClientConnections()
@@ -93,8 +98,38 @@ func (s *slowPath) release() {
 	}
 }
 
+// delayWatches delays every event of a resource, such as replicasets, from now on.
+func (s *slowPath) delayWatches(resource string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.late == nil {
+		s.late = map[string]chan struct{}{}
+	}
+	s.late[resource] = make(chan struct{})
+}
+
+// releaseWatches sends the delayed events, and delays none from now on.
+func (s *slowPath) releaseWatches() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, gate := range s.late {
+		close(gate)
+	}
+	s.late = nil
+}
+
+// lateness returns a channel that is closed once the events of a resource may be sent; nil if they may.
+func (s *slowPath) lateness(resource string) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.late[resource]
+}
+
 // ServeHTTP implements http.Handler.
 func (s *slowPath) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("watch") != "" {
+		w = &lateWriter{ResponseWriter: w, resource: path.Base(r.URL.Path), path: s, ended: r.Context().Done()}
+	}
 	pod, isStatus := strings.CutSuffix(r.URL.Path, "/status")
 	s.mu.Lock()
 	gate := s.gate
@@ -125,3 +160,25 @@ func (w *codeWriter) WriteHeader(code int) {
 	w.code = code
 	w.ResponseWriter.WriteHeader(code)
 }
+
+// lateWriter writes the events of a watch once they may be sent.
+type lateWriter struct {
+	http.ResponseWriter
+	path     *slowPath
+	resource string
+	ended    <-chan struct{} // the watch
+}
+
+// Write implements http.ResponseWriter.
+func (w *lateWriter) Write(events []byte) (int, error) {
+	if gate := w.path.lateness(w.resource); gate != nil {
+		select {
+		case <-gate:
+		case <-w.ended:
+		}
+	}
+	return w.ResponseWriter.Write(events)
+}
+
+// Unwrap has http.ResponseController flush the events.
+func (w *lateWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
