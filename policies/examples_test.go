@@ -27,7 +27,7 @@ import (
 // sources since every YAML file below policies would be data of "opa test policies".
 const manifests = "../config/samples/policies"
 
-// suites is the directory of the suites of the examples.
+// suites is the directory with the suites of examples.
 const suites = "../examples/policies"
 
 // TestManifestsHoldTheModules compares each manifest with the module of its example; -update copies

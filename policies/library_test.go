@@ -23,7 +23,7 @@ func on(node string, of *rule.PodFact) *rule.PodFact {
 	return with(func(p *rule.PodFact) { p.Node = node }, of)
 }
 
-// versioned returns a pod of a revision with a version as the tag of its image.
+// versioned returns a pod whose image has a version as its tag.
 func versioned(name string, state rule.RevisionState, version string) *rule.PodFact {
 	return with(func(p *rule.PodFact) {
 		p.Revision.State = state

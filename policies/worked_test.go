@@ -221,7 +221,7 @@ func BenchmarkWorkedPolicies(b *testing.B) {
 	}
 }
 
-// stage returns the stage of the rule of the manifest.
+// stage returns the stage that the manifest's rule is for.
 func (e example) stage(t testing.TB) appsv1alpha1.TransitionStage {
 	t.Helper()
 	_, rules := e.manifest(t)

@@ -33,7 +33,7 @@ const (
 	managerNamespace = "podops-system"
 	managerUser      = "system:serviceaccount:podops-system:podops-controller-manager"
 
-	// deploymentController is the user of the controller of Deployments.
+	// deploymentController is the user of the Deployment controller.
 	deploymentController = "system:serviceaccount:kube-system:deployment-controller"
 
 	// starting is the time from the start of a manager until its Service sends it reviews, and ending the time from the
