@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/podops-dev/podops/pkg/opa/vet"
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
@@ -94,5 +95,30 @@ func TestUnknownDetailsWithhold(t *testing.T) {
 		if got.Outcome != 0 || got.Message != tc.want {
 			t.Errorf("%s: %+v, want %q", name, got, tc.want)
 		}
+	}
+}
+
+// TestRecordedWithoutDetails shows that an input which was recorded for a module that names no detail is not replayed with one that does:
+// a denial by what it does not find would pass.
+func TestRecordedWithoutDetails(t *testing.T) {
+	recorded := completed(map[string]any{}).(map[string]any)
+	pod := recorded["pod"].(map[string]any)
+	for _, field := range vet.DetailFields() {
+		delete(pod, field)
+	}
+	input, err := json.Marshal(recorded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replay := func(body string) error {
+		_, err := newEngine(t, patient()).Replay(t.Context(), custom(t, "package rule\n\n"+body+"\n"), input)
+		return err
+	}
+	if err := replay(`deny contains "other" if input.pod.labels.app == "db"`); err != nil {
+		t.Errorf("a module that names no detail: %v", err)
+	}
+	err = replay(`deny contains "restarts" if input.pod.restarts > 3`)
+	if err == nil || !strings.Contains(err.Error(), "the input was recorded without images, resources, restarts") {
+		t.Errorf("a module that names one: %v", err)
 	}
 }
