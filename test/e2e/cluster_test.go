@@ -62,7 +62,7 @@ func startCluster(ctx context.Context, flags ...string) *cluster {
 	c.config, err = clientcmd.BuildConfigFromFlags("", c.kubeconfig)
 	Expect(err).NotTo(HaveOccurred())
 	c.config.QPS = -1
-	c.admin = c.as("", nil)
+	c.admin = c.repeating()
 	c.clientset, err = kubernetes.NewForConfig(c.config)
 	Expect(err).NotTo(HaveOccurred())
 	c.audit, err = audit.Open(filepath.Join(state, "audit.log"))
@@ -93,11 +93,20 @@ func (c *cluster) kubectl(ctx context.Context, args ...string) (stdout, stderr s
 func (c *cluster) as(user string, groups []string) client.WithWatch {
 	GinkgoHelper()
 	config := rest.CopyConfig(c.config)
-	config.Wrap(func(base http.RoundTripper) http.RoundTripper { return repeatingTransport{base: base} })
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
 	acting, err := client.NewWithWatch(config, client.Options{Scheme: c.scheme})
 	Expect(err).NotTo(HaveOccurred())
 	return acting
+}
+
+// repeating returns a client of the administrator that repeats requests to which a webhook did not answer in time.
+func (c *cluster) repeating() client.WithWatch {
+	GinkgoHelper()
+	config := rest.CopyConfig(c.config)
+	config.Wrap(func(base http.RoundTripper) http.RoundTripper { return repeatingTransport{base: base} })
+	admin, err := client.NewWithWatch(config, client.Options{Scheme: c.scheme})
+	Expect(err).NotTo(HaveOccurred())
+	return admin
 }
 
 // asServiceAccount returns a client that acts as a ServiceAccount.

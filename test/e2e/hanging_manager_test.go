@@ -65,6 +65,8 @@ var _ = Describe("A manager that hangs", func() {
 		excluded.pod(ctx, "excluded", nil)
 		p.pods(ctx, 3, nil)
 
+		p, other, excluded = p.once(), other.once(), excluded.once()
+
 		By("stopping the processes of the manager")
 		for _, m := range managers.running() {
 			Expect(m.Signal(syscall.SIGSTOP)).To(Succeed())

@@ -27,6 +27,15 @@ type scenario struct {
 	namespace string
 }
 
+// once returns the scenario with an administrator that repeats no request.
+func (p scenario) once() scenario {
+	GinkgoHelper()
+	other := *p.cluster
+	other.admin = other.as("", nil)
+	p.cluster = &other
+	return p
+}
+
 // newScenario creates a namespace that is deleted with the scenario.
 func newScenario(ctx context.Context) scenario {
 	GinkgoHelper()
