@@ -299,8 +299,10 @@ test-e2e: kube build bin/adapter-template bin/kubectl-podops $(TOOLS)/ginkgo ## 
 test-versions: kube-oldest build bin/kubectl-podops $(TOOLS)/ginkgo ## Run the main end-to-end tests on the oldest Kubernetes version that PodOps supports.
 	PODOPS_CONTROLPLANE=$(BIN)/oldest $(E2E) --label-filter=main ./test/e2e
 
+# One at a time: each keeps a machine busy.
 .PHONY: test-long
-test-long: kube build $(TOOLS)/ginkgo ## Run the two end-to-end tests that take minutes.
+test-long: E2E_PROCS = 1
+test-long: kube build $(TOOLS)/ginkgo ## Run the end-to-end tests that take minutes.
 	$(E2E) --label-filter=long ./test/e2e
 
 # Its addresses and its control plane are its own.

@@ -30,8 +30,11 @@ const (
 	// memberLabel distinguishes the pods.
 	memberLabel = "e2e.podops.dev/member"
 
+	// ruleLoadPatience is how long 500 pods may take on a busy machine.
+	ruleLoadPatience = 4 * patience
+
 	// ruleLoadAtOnce bounds the concurrent requests of the scenario outside of measurements.
-	ruleLoadAtOnce = 16
+	ruleLoadAtOnce = 6
 
 	// benchStories is the label of the scenarios with time limits. A busy machine must not
 	// fail a test by them, so `make bench-calls` runs them.
@@ -69,7 +72,7 @@ func newRuleLoad(ctx context.Context) *ruleLoad {
 	c := &ruleLoad{}
 	// The last of all cleanups: later scenarios find no terminating objects.
 	DeferCleanup(func(ctx context.Context) {
-		Eventually(ctx, c.leftovers).WithTimeout(2 * patience).Should(BeZero())
+		Eventually(ctx, c.leftovers).WithTimeout(ruleLoadPatience).Should(BeZero())
 	})
 	for range ruleLoadNamespaces {
 		c.places = append(c.places, newScenario(ctx))
@@ -130,7 +133,7 @@ func (c *ruleLoad) leftovers(ctx context.Context) int {
 // awaitCalm waits until every pod is available, and none has an operation.
 func (c *ruleLoad) awaitCalm(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(ctx, c.watch.calm).Should(Equal(ruleLoadSize))
+	Eventually(ctx, c.watch.calm).WithTimeout(ruleLoadPatience).Should(Equal(ruleLoadSize))
 }
 
 // awaitQuiet waits until no call runs or is queued.
@@ -139,7 +142,7 @@ func (c *ruleLoad) awaitQuiet(ctx context.Context, m *manager) {
 	Eventually(ctx, func() float64 {
 		text := m.metrics(ctx)
 		return reading(text, "podops_webhook_calls_running") + reading(text, "podops_webhook_calls_queued")
-	}).Should(BeZero())
+	}).WithTimeout(ruleLoadPatience).Should(BeZero())
 }
 
 // those returns the members whose services answer, or do not.
@@ -159,7 +162,7 @@ func (c *ruleLoad) round(ctx context.Context, m *manager, beginning []member) ro
 		c.watch.begin(one.pod.UID)
 		one.scenario.begin(ctx, one.pod.DeepCopy(), ruleLoadID, "update")
 	})
-	Eventually(ctx, func() int { return len(c.watch.latencies()) }).Should(Equal(len(beginning)), "permits of rules whose services answer")
+	Eventually(ctx, func() int { return len(c.watch.latencies()) }).WithTimeout(ruleLoadPatience).Should(Equal(len(beginning)), "permits of rules whose services answer")
 	return round{latencies: c.watch.latencies(), gauged: watched()}
 }
 
@@ -226,7 +229,7 @@ func (c *ruleLoad) awaitBlocked(ctx context.Context, how types.GomegaMatcher) {
 	for _, m := range c.those(true) {
 		keys = append(keys, m.name+" blocks "+m.name)
 	}
-	Eventually(ctx, blocked).WithPolling(time.Second).Should(And(HaveEach(how), WithTransform(keysOf, ConsistOf(keys...))))
+	Eventually(ctx, blocked).WithTimeout(ruleLoadPatience).WithPolling(time.Second).Should(And(HaveEach(how), WithTransform(keysOf, ConsistOf(keys...))))
 }
 
 func keysOf(pods map[string]appsv1alpha1.BlockedPod) []string { return slices.Collect(maps.Keys(pods)) }
