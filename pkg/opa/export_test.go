@@ -39,7 +39,7 @@ func (e *Engine) PrepareSource(ctx context.Context, module spec.Module, source s
 	}
 	made := &compiled{moduleInfo: &moduleInfo{source: "source of " + source}, query: query}
 	if module.Custom != nil {
-		made.Entry, made.Needs = module.Custom.Entry, vet.AllNeeds()
+		made.Entry, made.Needs = module.Custom.Entry, vet.Needs{}.All()
 		e.memory.Add(module.Owner(), programKey(made.source), made, 0)
 	}
 	return e.program(module, made.moduleInfo, made)
@@ -49,10 +49,10 @@ func (e *Engine) PrepareSource(ctx context.Context, module spec.Module, source s
 func SameProgram(a, b *Program) bool { return a.info == b.info }
 
 // PodTerms returns new documents of pods as users' modules read them.
-func PodTerms(e *Engine, pods []*rule.PodFact) []*ast.Term {
+func PodTerms(e *Engine, pods []*rule.PodFact, details bool) []*ast.Term {
 	terms := make([]*ast.Term, 0, len(pods))
 	for _, pod := range pods {
-		terms = append(terms, customPod(pod, false))
+		terms = append(terms, customPod(pod, details))
 	}
 	return terms
 }
@@ -68,4 +68,4 @@ func CustomInput(e *Engine, literal, parameters json.RawMessage, from rule.Envir
 }
 
 // PodBytes returns the bytes that such a document is charged.
-func PodBytes(pod *rule.PodFact) int64 { return podBytes(pod, false) }
+func PodBytes(pod *rule.PodFact, details bool) int64 { return podBytes(pod, details) }

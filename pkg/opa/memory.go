@@ -87,9 +87,7 @@ func (e *Engine) infoOf(ctx context.Context, owner string, key compiledKey) (*mo
 			return nil, vet.AsCompileError(err)
 		}
 		if e.options.WholeInput {
-			details := found.Needs.Details
-			found.Needs = vet.AllNeeds()
-			found.Needs.Details = details
+			found.Needs = found.Needs.All()
 		}
 		return e.keepInfo(owner, &moduleInfo{key: key, source: key.hash(), Inspection: found}), nil
 	}
@@ -159,7 +157,7 @@ const (
 	conditionTermBytes = 700
 )
 
-// podBytes returns the approximate memory of the term of a pod, with or without its details.
+// podBytes returns approximately how much memory a pod term takes, with or without details.
 func podBytes(pod *rule.PodFact, details bool) int64 {
 	size := podTermBytes + len(pod.Name) + len(pod.Namespace) + len(pod.UID) + len(pod.Node)
 	for _, entries := range []map[string]string{pod.Labels, pod.Annotations} {
@@ -171,7 +169,9 @@ func podBytes(pod *rule.PodFact, details bool) int64 {
 		size += entryTermBytes + len(rule)
 	}
 	if details {
-		size += conditionTermBytes * len(pod.Details.Conditions)
+		for i := range pod.Details.Conditions {
+			size += conditionTermBytes + len(pod.Details.Conditions[i].Type) + len(pod.Details.Conditions[i].Reason)
+		}
 		for i := range pod.Details.Containers {
 			c := &pod.Details.Containers[i]
 			size += containerTermBytes + len(c.Name) + len(c.Image) + conditionTermBytes*(len(c.Resources.Requests)+len(c.Resources.Limits))

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -217,23 +220,37 @@ func TestDocumentsCountTheirHeap(t *testing.T) {
 	}
 }
 
-// TestPodsCountTheirHeap checks the bytes of pods with many labels and annotations.
+// TestPodsCountTheirHeap checks the bytes of pods with many labels, and of pods with details.
 func TestPodsCountTheirHeap(t *testing.T) {
-	for name, labels := range map[string]int{"no labels": 0, "five labels": 5, "200 labels": 200, "5000 labels": 5000} {
+	for name, tc := range map[string]struct{ labels, containers int }{
+		"no labels": {}, "five labels": {labels: 5}, "200 labels": {labels: 200}, "5000 labels": {labels: 5000},
+		"one container": {containers: 1}, "five containers": {containers: 5}, "100 containers": {containers: 100},
+	} {
 		t.Run(name, func(t *testing.T) {
 			pods := []*rule.PodFact{}
 			for i := range 40 {
 				pod := &rule.PodFact{UID: types.UID(fmt.Sprint("uid-", i)), Namespace: "shop", Name: fmt.Sprint("web-", i), Version: "1", Labels: map[string]string{}}
-				for n := range labels {
+				for n := range tc.containers {
+					quantities := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
+					pod.Details.Containers = append(pod.Details.Containers, corev1.Container{
+						Name: fmt.Sprintf("container-%d-%d", i, n), Image: fmt.Sprintf("registry.example.com/shop/web-%d-%d:v1", i, n),
+						Resources: corev1.ResourceRequirements{Requests: quantities, Limits: quantities},
+					})
+					pod.Details.Conditions = append(pod.Details.Conditions, corev1.PodCondition{
+						Type: corev1.PodConditionType(fmt.Sprintf("example.com/condition-%d-%d", i, n)), Status: corev1.ConditionTrue, Reason: "Ready",
+						LastTransitionTime: metav1.Unix(1700000000, 0),
+					})
+				}
+				for n := range tc.labels {
 					pod.Labels[fmt.Sprintf("example.com/label-%d-%d", i, n)] = fmt.Sprintf("value-%d-%d", i, n)
 				}
 				pods = append(pods, pod)
 			}
 			before := heapAlloc()
-			terms := opa.PodTerms(newEngine(t, opa.Options{}), pods)
+			terms := opa.PodTerms(newEngine(t, opa.Options{}), pods, tc.containers > 0)
 			heap, counted := heapAlloc()-before, int64(0)
 			for _, pod := range pods {
-				counted += opa.PodBytes(pod)
+				counted += opa.PodBytes(pod, tc.containers > 0)
 			}
 			t.Logf("a pod takes %d bytes of heap, counts %d", heap/40, counted/40)
 			if counted < heap*9/10 || counted > heap*sizeFactor {

@@ -58,9 +58,7 @@ func (e *Engine) compileModule(ctx context.Context, key compiledKey) (*compiled,
 func (e *Engine) needsOf(module *ast.Module) Needs {
 	found := vet.NeedsOf(module)
 	if e.options.WholeInput {
-		details := found.Details
-		found = vet.AllNeeds()
-		found.Details = details
+		return found.All()
 	}
 	return found
 }

@@ -144,14 +144,14 @@ func newPodPruner() podPruner {
 	return podPruner{
 		header: prune.Only(unknownTypeMeta),
 		// Of containerStatuses the number of restarts.
-		byKind: keptOf(prune.Only(5)),
+		byKind: keptFields(prune.Only(5)),
 		// Of containerStatuses the fields of operatedStatuses.
-		operated: keptOf(prune.Only(1, 2, 5, 6, 7, 8, 11)),
+		operated: keptFields(prune.Only(1, 2, 5, 6, 7, 8, 11)),
 	}
 }
 
-// keptOf returns the fields to keep in pods and lists of pods, by kind, with these fields in containerStatuses.
-func keptOf(statuses *prune.Message) map[string]*prune.Message {
+// keptFields returns the fields to keep in pods and lists of pods, by kind, with these fields in containerStatuses.
+func keptFields(statuses *prune.Message) map[string]*prune.Message {
 	// Names, images, ports, limits and requests, and restart policies.
 	containers := prune.Only(1, 2, 6, 8, 24).In(8, prune.Only(1, 2))
 	metadata := prune.Without(17) // managedFields

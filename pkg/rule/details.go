@@ -19,7 +19,7 @@ type PodDetails struct {
 	// Unknown is set if the containers are not known, because they are larger than PodOps keeps.
 	Unknown bool
 
-	// Restarts is the highest number of restarts of one container.
+	// Restarts is the highest restart count of a container.
 	Restarts int
 
 	// Conditions have the types, statuses, reasons and times of the conditions.

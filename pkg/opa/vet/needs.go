@@ -22,18 +22,18 @@ func DetailFields() []string {
 
 // NeedsOf returns the needs of a compiled module, in which no import or local name hides the input.
 func NeedsOf(module *ast.Module) Needs {
-	needs := Needs{}
+	needs := Needs{Details: namesDetail(module)}
 	ast.WalkRefs(module, func(ref ast.Ref) bool {
 		if !ref[0].Equal(ast.InputRootDocument) {
 			return false
 		}
 		if len(ref) == 1 {
-			needs = AllNeeds()
+			needs = needs.All()
 			return false
 		}
 		name, ok := ref[1].Value.(ast.String)
 		if !ok {
-			needs = AllNeeds()
+			needs = needs.All()
 			return false
 		}
 		needs.Counts = needs.Counts || name == "counts"
@@ -43,13 +43,12 @@ func NeedsOf(module *ast.Module) Needs {
 		needs.Namespace = needs.Namespace || name == "namespace"
 		return false
 	})
-	needs.Details = namesDetail(module)
 	return needs
 }
 
-// AllNeeds returns the needs of a module that reads the input as a whole, and names no detail.
-func AllNeeds() Needs {
-	return Needs{Counts: true, Now: true, Pods: true, Permits: true, Namespace: true}
+// All returns the needs of a module that reads the input as a whole, and names a detail if n does.
+func (n Needs) All() Needs {
+	return Needs{Counts: true, Now: true, Pods: true, Permits: true, Namespace: true, Details: n.Details}
 }
 
 // namesDetail reports whether a module names one of DetailFields as a constant, other than in input.rule.
