@@ -213,12 +213,13 @@ test: FIRST = go build -o $(BIN)/ ./cmd/manager
 test: kube ## Run every test except test-long, test-matrix, test-hostile and test-upgrade; the first run fetches or builds the local control plane.
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=line BESIDE=nice test-e2e test-unit test-integration test-controlplane test-processes test-world-share
 
-# Two at a time, since each waits for most of its time; the longest first. test-upgrade is not one of them:
-# it needs the history of the repository.
-SUITES = test-hostile test-kvstore test-versions test-image test-long test-matrix test-prometheus test-properties test-browser test-alerts
+# Two at a time, since each waits for most of its time; the longest first. test-hostile keeps a machine busy, so it is alone.
+# test-upgrade is not one of them: it needs the history of the repository.
+SUITES = test-kvstore test-versions test-image test-long test-matrix test-prometheus test-properties test-browser test-alerts
 
 .PHONY: test-suites
 test-suites: kube build ## Run the suites that are not part of test, two at a time.
+	$(MAKE) --no-print-directory test-hostile
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=line $(SUITES)
 
 # Without vet, which `make vet` runs on tests, too. Under the race detector, which makes it several

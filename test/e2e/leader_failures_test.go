@@ -130,23 +130,13 @@ func newTeam(ctx context.Context, flags ...string) *team {
 	return t
 }
 
-// add starts one more manager. A manager that ends by itself is replaced, as a kubelet does: a leader ends when it
-// has lost its lease.
+// add starts one more manager. The log of a leader that is killed or overthrown may contain errors of a webhook that ended
+// with it during a call.
 func (t *team) add() {
 	GinkgoHelper()
-	t.keep(managers.launch(t.flags...))
-}
-
-// keep replaces a manager when it ends by itself. Its log may contain errors of a webhook that ended with its
-// leader during a call, and of a lost lease, also of a lease that is lost while caches fill.
-func (t *team) keep(m *manager) {
-	go func() {
-		defer GinkgoRecover()
-		if successor := managers.replace(m, t.flags...); successor != nil {
-			t.keep(successor)
-		}
-	}()
-	m.complaints = []string{"failed calling webhook", "leader election lost", "Failed to renew lease", "Failed to update lease", "Informer to sync"}
+	m := managers.launch(t.flags...)
+	m.complaints = afterLoss
+	managers.keep(m, t.flags)
 }
 
 // awaitLeader waits until a manager leads that has not led before.

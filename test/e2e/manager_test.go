@@ -72,10 +72,11 @@ func newManagerSet(c *cluster) *managerSet {
 }
 
 // start starts a manager with flags and returns once it is ready, a manager leads, and the API server sends reviews to the
-// address and with the token of the leader. A manager may be ready before it leads.
+// address and with the token of the leader. A manager may be ready before it leads. It is replaced when it loses its lease.
 func (f *managerSet) start(ctx context.Context, flags ...string) *manager {
 	GinkgoHelper()
 	m := f.launch(flags...)
+	f.keep(m, flags)
 	Eventually(ctx, m.Ready).Should(Succeed(), m.Tail)
 	m.ready = time.Now()
 	Eventually(ctx, f.leaders).ShouldNot(BeEmpty(), m.Tail)
@@ -115,19 +116,30 @@ func (f *managerSet) launch(flags ...string) *manager {
 	return f.launchLocked(flags)
 }
 
-// replace waits for the end of a manager, and starts another with the flags unless it was killed or stopped. It returns
-// nil when it has started no manager.
-func (f *managerSet) replace(ended *manager, flags ...string) *manager {
-	GinkgoHelper()
-	if code := ended.ExitCode(); code <= 0 {
-		return nil
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.stops != ended.stops {
-		return nil
-	}
-	return f.launchLocked(flags)
+// leaseLost is a text of the log of a manager that loses its lease.
+const leaseLost = "Failed to renew lease"
+
+// afterLoss are texts of error lines of a manager that loses its lease: its own, those of calls that were under way, and those
+// of caches that were being filled.
+var afterLoss = []string{leaseLost, "leader election lost", "Failed to update lease", "failed calling webhook", "Informer to sync"}
+
+// keep replaces a manager with one that has the flags whenever it loses its lease, which happens when the API server of a
+// busy machine does not answer for ten seconds: the manager ends, and a kubelet starts it again.
+func (f *managerSet) keep(m *manager, flags []string) {
+	go func() {
+		defer GinkgoRecover()
+		if m.ExitCode() <= 0 || !strings.Contains(m.Log(), leaseLost) {
+			return
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.stops != m.stops {
+			return
+		}
+		successor := f.launchLocked(flags)
+		successor.complaints = m.complaints
+		f.keep(successor, flags)
+	}()
 }
 
 func (f *managerSet) launchLocked(flags []string) *manager {
@@ -182,7 +194,11 @@ func (f *managerSet) stopAll() {
 func (f *managerSet) complaints() []string {
 	var lines []string
 	for _, m := range f.all {
-		for _, line := range strings.Split(m.Log(), "\n") {
+		log := m.Log()
+		if strings.Contains(log, leaseLost) {
+			m.complaints = append(slices.Clone(m.complaints), afterLoss...)
+		}
+		for _, line := range strings.Split(log, "\n") {
 			bad := strings.Contains(line, `"level":"error"`) || strings.Contains(line, "panic")
 			if bad && !m.announced(line) {
 				lines = append(lines, filepath.Base(m.log)+": "+line)
