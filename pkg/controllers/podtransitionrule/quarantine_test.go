@@ -23,7 +23,7 @@ const loops = `allow if {
 // TestARuleThatIsTooExpensive shows that its pods wait with the reason, the rule is not evaluated
 // after three misses, and neither harms the other rules.
 func TestARuleThatIsTooExpensive(t *testing.T) {
-	s := newHarness(t, opa.Options{CustomTimeout: 50 * time.Millisecond})
+	s := newHarness(t, opa.Options{CustomTimeout: 50 * time.Millisecond, RoundBudget: time.Minute})
 	mine := inline("mine", loops)
 	mine.Conditions = []string{"delete"}
 	s.rules("web", mine)
