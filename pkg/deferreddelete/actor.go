@@ -29,6 +29,10 @@ const (
 	// deleted or no longer surplus, with a back-off of up to 17 minutes.
 	ActorOwner Actor = "Owner"
 
+	// ActorFormerOwner is the controller of a kind of owner that the pod does not have: its cache does not show yet that
+	// the pod was orphaned or released. It deletes only pods that it owns.
+	ActorFormerOwner Actor = "FormerOwner"
+
 	// ActorController is the controller of an owner of a kind that Kubernetes does not have. It
 	// repeats the delete when its pod changes, or names another pod.
 	ActorController Actor = "Controller"
@@ -60,6 +64,9 @@ const (
 	kindDaemonSet   = "DaemonSet"
 	kindJob         = "Job"
 )
+
+// ownerKinds returns the kinds of owners whose controllers delete pods.
+func ownerKinds() []string { return []string{kindReplicaSet, kindStatefulSet, kindDaemonSet, kindJob} }
 
 // User names of Kubernetes.
 const (
@@ -108,6 +115,8 @@ func ActorOf(user string, groups []string, method Method, pod *corev1.Pod, manag
 		return ActorSystem // no controller of Kubernetes but these deletes pods of other owners
 	case user == userControllers || user == controllerOf(OwnerKind(pod)):
 		return ActorOwner
+	case slices.ContainsFunc(ownerKinds(), func(kind string) bool { return user == controllerOf(kind) }):
+		return ActorFormerOwner
 	case isCustomController(user, pod):
 		return ActorController
 	default:

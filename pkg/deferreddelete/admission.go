@@ -89,6 +89,7 @@ const (
 	ReasonEviction Reason = "Eviction" // an eviction
 	ReasonRequest  Reason = "Request"  // a delete by any other client
 	ReasonBusy     Reason = "Busy"     // too many requests wait
+	ReasonFormer   Reason = "Former"   // a delete by a controller that does not own the pod any more
 	ReasonAnother  Reason = "Another"  // a request of the user for another pod of the owner was held, and is not repeated yet
 )
 
@@ -141,7 +142,8 @@ type Decision struct {
 // protection or if nothing may delay the request, and if the pod may be operated on. A request of a
 // controller is held, even if PodOps does not see why the owner wants the pod deleted: its
 // controller may have seen a change that PodOps has not. A request of a client waits; a dry run, and
-// a review that any client may have sent, do not.
+// a review that any client may have sent, do not. A controller that does not own the pod any more is
+// rejected, and begins nothing.
 func Decide(r Review) Decision {
 	if reason, ok := r.passes(); ok {
 		return Decision{Outcome: Allow, Reason: reason}
@@ -155,6 +157,8 @@ func Decide(r Review) Decision {
 	case ActorScheduler:
 		// As an evictor, the scheduler tries again for as long as it needs the room.
 		held.Reason, held.Actor = ReasonPreemption, ActorEvictor
+	case ActorFormerOwner:
+		held.Reason, held.Record = ReasonFormer, false
 	default:
 		held.Outcome = Await
 	}
@@ -185,6 +189,8 @@ func (r Review) passes() (Reason, bool) {
 		return ReasonOwnerDeleted, true
 	case r.Actor == ActorSystem:
 		return ReasonKubernetes, true
+	case r.Actor == ActorFormerOwner:
+		return r.excepted() // a permit is not for this request
 	case Operable(r.Pod.Labels) || r.isOperator() && granted(r.Pod.Labels, isAny, appsv1alpha1.OperateLabelPrefix):
 		return ReasonPermitted, true
 	default:

@@ -92,8 +92,14 @@ func TestDecide(t *testing.T) {
 		"so is one that deletes a bare pod":                   {pod: controlled(bare), review: Review{Actor: ActorClient}, want: requested},
 		"so is one that deletes a collection":                 {pod: controlled(), review: Review{Actor: ActorClient, Method: MethodDeleteCollection}, want: requested},
 		"the controller of a custom owner repeats its delete": {pod: controlled(ownedBy("apps.kusionstack.io/v1alpha1", "CollaSet")), review: Review{Actor: ActorController}, want: held(Hold, ReasonOwner, ActorController)},
-		"a dry run gets the answer, and no record":            {pod: controlled(), review: Review{Actor: ActorClient, DryRun: true}, want: Decision{Outcome: Hold, Reason: ReasonRequest, Actor: ActorClient}},
-		"a review that may be forged leaves no record":        {pod: controlled(), review: Review{Actor: ActorClient, Forgeable: true}, want: Decision{Outcome: Hold, Reason: ReasonRequest, Actor: ActorClient}},
+		"a controller that does not own the pod any more begins nothing": {
+			pod: controlled(bare), review: Review{Actor: ActorFormerOwner}, want: Decision{Outcome: Hold, Reason: ReasonFormer, Actor: ActorFormerOwner},
+		},
+		"nor does it use the permit of another request": {
+			pod: controlled(bare, operates("pod-delete", "")), review: Review{Actor: ActorFormerOwner}, want: Decision{Outcome: Hold, Reason: ReasonFormer, Actor: ActorFormerOwner},
+		},
+		"a dry run gets the answer, and no record":     {pod: controlled(), review: Review{Actor: ActorClient, DryRun: true}, want: Decision{Outcome: Hold, Reason: ReasonRequest, Actor: ActorClient}},
+		"a review that may be forged leaves no record": {pod: controlled(), review: Review{Actor: ActorClient, Forgeable: true}, want: Decision{Outcome: Hold, Reason: ReasonRequest, Actor: ActorClient}},
 		"nor does one of a StatefulSet": {
 			pod: controlled(ownedBy("apps/v1", "StatefulSet")), review: Review{Actor: ActorOwner, Forgeable: true}, want: Decision{Outcome: Hold, Reason: ReasonOwner, Actor: ActorOwner},
 		},
@@ -189,7 +195,8 @@ func TestActorOf(t *testing.T) {
 		"the scheduler":                          {user: "system:kube-scheduler", pod: stateful, want: ActorScheduler},
 		"the controller of the owner":            {user: "system:serviceaccount:kube-system:statefulset-controller", pod: stateful, want: ActorOwner},
 		"the controller of Jobs":                 {user: "system:serviceaccount:kube-system:job-controller", pod: job, want: ActorOwner},
-		"the controller of another kind":         {user: "system:serviceaccount:kube-system:job-controller", pod: stateful, want: ActorClient},
+		"the controller of another kind":         {user: "system:serviceaccount:kube-system:job-controller", pod: stateful, want: ActorFormerOwner},
+		"the controller of a former owner":       {user: "system:serviceaccount:kube-system:replicaset-controller", pod: controlled(bare), want: ActorFormerOwner},
 		"the shared user, of a known owner":      {user: "system:kube-controller-manager", pod: stateful, want: ActorOwner},
 		"the shared user, of a custom owner":     {user: "system:kube-controller-manager", pod: custom, want: ActorSystem},
 		"the shared user, of a bare pod":         {user: "system:kube-controller-manager", pod: controlled(bare), want: ActorSystem},

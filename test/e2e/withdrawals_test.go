@@ -198,6 +198,18 @@ var _ = Describe("Pods that wait, and whose owner lets go of them,", func() {
 		Expect(p.get(ctx, released.Name).Annotations).NotTo(HaveKey(corev1.PodDeletionCost))
 	})
 
+	It("serve when a controller deletes them that does not see yet that they are not its own", func(ctx context.Context) {
+		p.pods(ctx, 2, nil)
+		all := p.list(ctx)
+		p.approveAll(ctx, all[:1])
+		for _, pod := range all {
+			for _, controller := range []string{"replicaset-controller", "statefulset-controller", "daemon-set-controller", "job-controller"} {
+				Expect(p.asServiceAccount("kube-system", controller).Delete(ctx, pod)).To(expect.BeRefused(429, "the pod has no owner any more"))
+			}
+		}
+		Consistently(ctx, p.list).Should(And(WithTransform(uids, ConsistOf(uids(all))), serve))
+	})
+
 	It("leave when the template of their ReplicaSet loses the label", func(ctx context.Context) {
 		set := p.replicaSet(ctx, 3)
 		p.scale(ctx, set, 1)

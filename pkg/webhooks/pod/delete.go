@@ -231,6 +231,8 @@ const maxNamed = 5
 func (d *reviewer) message(ctx context.Context, pod *corev1.Pod, decision deferreddelete.Decision) string {
 	why := d.why(ctx, pod)
 	switch decision.Reason {
+	case deferreddelete.ReasonFormer:
+		return "PodOps rejects this delete: the pod has no owner any more whose pods this controller deletes; its cache is outdated"
 	case deferreddelete.ReasonOwner:
 		return "PodOps holds this delete (normal during a rollout). Why: " + why
 	case deferreddelete.ReasonEviction, deferreddelete.ReasonPreemption:
