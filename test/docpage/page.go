@@ -1,0 +1,60 @@
+// Package docpage reads pages of the documentation whose steps are executed by tests.
+package docpage
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+)
+
+// Step is a file that a reader writes, a command with its output, or a block of shell commands, in the order of the page.
+type Step struct {
+	// File is the name of a file, and Text its content.
+	File, Text string
+
+	// Command is a command that the page shows with a prompt, and Output what it prints.
+	Command, Output string
+
+	// Shell are commands without output.
+	Shell string
+}
+
+// fileName matches a name at the end of the text before a block.
+var fileName = regexp.MustCompile("`([a-z-]+\\.yaml)`:$")
+
+// Read returns the steps of a page. A YAML block is a file if the text before it ends with the name of a file and a colon, a
+// block without a language has commands with the prompt "$ ", and a block of sh has commands. It returns an error for
+// a page without commands.
+func Read(path string) ([]Step, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading a page: %w", err)
+	}
+	var steps []Step
+	before, hasCommands := "", false
+	for i, part := range strings.Split("\n"+string(text), "\n```") {
+		if i%2 == 0 {
+			before = strings.TrimSpace(part)
+			continue
+		}
+		language, content, _ := strings.Cut(part, "\n")
+		content += "\n"
+		switch name := fileName.FindStringSubmatch(before); {
+		case language == "yaml" && name != nil:
+			steps = append(steps, Step{File: name[1], Text: content})
+		case language == "sh":
+			steps = append(steps, Step{Shell: content})
+		case language == "":
+			for _, one := range strings.Split("\n"+content, "\n$ ")[1:] {
+				command, output, _ := strings.Cut(one, "\n")
+				steps = append(steps, Step{Command: command, Output: strings.TrimRight(output, "\n") + "\n"})
+				hasCommands = true
+			}
+		}
+	}
+	if !hasCommands {
+		return nil, fmt.Errorf("%s has no commands", path)
+	}
+	return steps, nil
+}
