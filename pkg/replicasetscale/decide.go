@@ -78,9 +78,13 @@ type Waits struct {
 	SufficesSince time.Time
 
 	// Cancelled is the number of times that deletions were cancelled while there was a surplus, by a
-	// user or at the end of maxHold. No deletion begins before BeginAfter.
+	// user, at the end of maxHold, or since the pods were not removed, and none has left since. No deletion
+	// begins before BeginAfter.
 	Cancelled  int
 	BeginAfter time.Time
+
+	// Pods is the number of pods.
+	Pods int
 
 	// Exchanged is when waiting deletions were cancelled last so that others begin, and Passes how often that was for
 	// pods that had been withheld before.
@@ -96,6 +100,15 @@ func (w Waits) cancelled(now time.Time) Waits {
 	}
 	w.BeginAfter = now.Add(backoff.Delay(FirstPause, w.Cancelled, LongestPause))
 	w.Cancelled++
+	return w
+}
+
+// counted notes the number of pods. Where pods leave, the next pause is a first pause.
+func (w Waits) counted(pods int) Waits {
+	if pods < w.Pods {
+		w.Cancelled = 0
+	}
+	w.Pods = pods
 	return w
 }
 
@@ -125,6 +138,7 @@ type Decision struct {
 // controller goes on requesting them.
 func Decide(s Snapshot, waits Waits, now time.Time) (Decision, Waits) {
 	decision := Decision{Unpin: undone(s.Pods)}
+	waits = waits.counted(s.counted())
 	if !s.HasSurplus() {
 		if HasAnnotations(s.Set) {
 			decision.Annotations = withoutAnnotations(s.Set)
@@ -134,10 +148,7 @@ func Decide(s Snapshot, waits Waits, now time.Time) (Decision, Waits) {
 	waits.SufficesSince = time.Time{}
 	target, replicas := s.Workload.Target(s.Set), Replicas(s.Set.Spec.Replicas)
 	decision.Begin = s.missing(target)
-	switch {
-	case slices.ContainsFunc(s.Pods, IsGranted):
-		waits.Cancelled = 0 // its pods leave: the next pause is a first pause
-	case decision.Begin > 0 && len(decision.Unpin) > 0:
+	if decision.Begin > 0 && len(decision.Unpin) > 0 && !slices.ContainsFunc(s.Pods, IsGranted) {
 		waits = waits.cancelled(now)
 	}
 	if elsewhere := min(decision.Begin, s.Workload.excess(s.Set, s.Related)); elsewhere > 0 {
@@ -198,7 +209,7 @@ func rest(decision Decision, waits Waits, now time.Time) (Decision, Waits) {
 		return decision, Waits{}
 	}
 	decision.Wake = left
-	return decision, Waits{SufficesSince: waits.SufficesSince, Cancelled: waits.Cancelled, BeginAfter: waits.BeginAfter}
+	return decision, Waits{SufficesSince: waits.SufficesSince, Cancelled: waits.Cancelled, BeginAfter: waits.BeginAfter, Pods: waits.Pods}
 }
 
 // missing returns how many pods beyond the desired number have not begun their deletion.

@@ -158,20 +158,30 @@ func TestPodsThatAreGrantedOneByOneDoNotDelayTheWake(t *testing.T) {
 	}
 }
 
-// TestASurplusThatIsNeverPermitted counts, for an hour, how often deletions begin that are cancelled a second
-// later.
-func TestASurplusThatIsNeverPermitted(t *testing.T) {
-	for name, snapshot := range map[string]Snapshot{
-		"a rollout":  inRollout(4, 2),
-		"a scale-in": {Set: newSet(2, nil)},
+// TestASurplusThatStays counts, for an hour, how often deletions begin that are cancelled: a second later, or a minute
+// after they were permitted, since another webhook denies the updates of the ReplicaSet.
+func TestASurplusThatStays(t *testing.T) {
+	permitted := func(pod *corev1.Pod) {
+		deleting(pod)
+		label(pod, appsv1alpha1.OperateLabelPrefix)
+	}
+	for name, tc := range map[string]struct {
+		snapshot Snapshot
+		edit     func(*corev1.Pod)
+		seconds  int
+	}{
+		"a rollout, never permitted":  {inRollout(4, 2), deleting, 1},
+		"a scale-in, never permitted": {Snapshot{Set: newSet(2, nil)}, deleting, 1},
+		"a rollout, never removed":    {inRollout(4, 2), permitted, 60},
 	} {
 		t.Run(name, func(t *testing.T) {
+			snapshot := tc.snapshot
 			snapshot.Pods, snapshot.Set.Status.Replicas = []*corev1.Pod{runs("a"), runs("b"), runs("c"), runs("d")}, 4
-			waits, begun := Waits{}, 0
+			waits, begun, began := Waits{}, 0, 0
 			for second := range 3600 {
 				now := epoch.Add(time.Duration(second) * time.Second)
 				for _, pod := range snapshot.Pods {
-					if IsDeleting(pod) {
+					if IsDeleting(pod) && second-began >= tc.seconds {
 						pod.Labels = nil // cancelled
 					}
 				}
@@ -181,8 +191,8 @@ func TestASurplusThatIsNeverPermitted(t *testing.T) {
 					pod.Annotations = nil
 				}
 				for _, pod := range snapshot.Pods[:decision.Begin] {
-					deleting(pod)
-					begun++
+					tc.edit(pod)
+					begun, began = begun+1, second
 				}
 			}
 			// Pauses of 10, 20, 40, ... seconds up to 10 minutes: 11 times two pods.
@@ -191,6 +201,20 @@ func TestASurplusThatIsNeverPermitted(t *testing.T) {
 				t.Errorf("%d deletions begun in an hour", begun)
 			}
 		})
+	}
+}
+
+// TestAPauseAfterPodsLeftIsAFirstPause has one pod of two leave after two pauses.
+func TestAPauseAfterPodsLeftIsAFirstPause(t *testing.T) {
+	snapshot := Snapshot{Set: newSet(1, nil), Pods: []*corev1.Pod{runs("a", undoneByUser), runs("b"), runs("c")}}
+	snapshot.Set.Status.Replicas = 3
+	_, waits := Decide(snapshot, Waits{}, epoch)
+	_, waits = Decide(snapshot, waits, epoch.Add(FirstPause))
+	snapshot.Pods, snapshot.Set.Status.Replicas = []*corev1.Pod{runs("b"), runs("c")}, 2
+	_, waits = Decide(snapshot, waits, epoch.Add(FirstPause+time.Second))
+	snapshot.Pods = []*corev1.Pod{runs("b", undoneByUser), runs("c")}
+	if got, _ := Decide(snapshot, waits, epoch.Add(time.Hour)); got.Wake != FirstPause {
+		t.Errorf("the pause takes %v, want %v", got.Wake, FirstPause)
 	}
 }
 
