@@ -33,8 +33,9 @@ type beginning struct {
 func (b *beginning) Ended(types.NamespacedName, types.UID, deferreddelete.Lapse) {}
 
 func (b *beginning) Defer(key types.NamespacedName, _ types.UID, request deferreddelete.Request) {
+	after := b.after // the schedule changes it
 	go func() {
-		time.Sleep(b.after)
+		time.Sleep(after)
 		change(b.cache, key.Name, func(current *corev1.Pod) {
 			if deferreddelete.IsDeferred(current.Labels) {
 				if record, changed := request.Join(current, time.Now()); changed {
