@@ -29,7 +29,7 @@ const (
 	// deleted or no longer surplus, with a back-off of up to 17 minutes.
 	ActorOwner Actor = "Owner"
 
-	// ActorFormerOwner is the controller of a kind of owner that the pod does not have: its cache does not show yet that
+	// ActorFormerOwner is a controller of workloads that does not own the pod: its cache does not show yet that
 	// the pod was orphaned or released. It deletes only pods that it owns.
 	ActorFormerOwner Actor = "FormerOwner"
 

@@ -112,11 +112,11 @@ func (f *managerSet) launch(flags ...string) *manager {
 	return f.launchLocked(flags)
 }
 
-// leaseLost is a text of the log of a manager that loses its lease.
+// leaseLost is what a manager logs that loses its lease.
 const leaseLost = "Failed to renew lease"
 
-// afterLoss are texts of error lines of a manager that loses its lease: its own, those of calls that were under way, and those
-// of caches that were being filled.
+// afterLoss are parts of the error lines that such a manager logs: about its lease, about calls that were under way, and about
+// caches that were being filled.
 var afterLoss = []string{leaseLost, "leader election lost", "Failed to update lease", "failed calling webhook", "Informer to sync"}
 
 // keep replaces a manager with one that has the flags whenever it loses its lease, which happens when the API server of a
