@@ -119,7 +119,7 @@ func (d Request) Join(pod *corev1.Pod, now time.Time) (appsv1alpha1.PendingDelet
 		record.OwnerGeneration, record.Seen = d.OwnerGeneration, now.UnixNano()
 		return record, true
 	case recorded != ActorLabel && (recorded != ActorOwner || d.Actor == ActorOwner && OwnerKind(pod) == kindJob):
-		return repeated(record, Waits(record) && Verdicts[any](pod.Annotations) == nil, now)
+		return repeated(record, Waits(record) && !IsPermitted(pod) && Verdicts[any](pod.Annotations) == nil, now)
 	default:
 		return record, false
 	}
@@ -141,7 +141,7 @@ func Verdicts[V any](annotations map[string]string) map[string]V {
 }
 
 // repeated returns the record of a request that is repeated, and whether it has to be written: after half
-// of the time after which it lapses, and at once for the first time, and while its client waits.
+// of the time after which it lapses, and at once for the first time, and while its client waits for a verdict.
 func repeated(record appsv1alpha1.PendingDelete, waits bool, now time.Time) (appsv1alpha1.PendingDelete, bool) {
 	since := now.Sub(LastSeen(record))
 	switch {

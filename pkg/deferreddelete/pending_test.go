@@ -109,6 +109,15 @@ func TestJoin(t *testing.T) {
 			pod:     controlled(pending(Request{Actor: ActorEvictor}), seen(5*time.Second), func(pod *corev1.Pod) { pod.Annotations[appsv1alpha1.DetailAnnotationKey("web")] = "{}" }),
 			request: Request{Actor: ActorEvictor}, after: 8 * time.Second,
 		},
+		"it is not for a pod that is prepared": {
+			pod:     controlled(pending(Request{Actor: ActorEvictor}), seen(5*time.Second), labelled(appsv1alpha1.PrepareLabelPrefix+"/pod-delete", since)),
+			request: Request{Actor: ActorEvictor}, after: 8 * time.Second,
+		},
+		"it is for a pod that is prepared, after half of the time in which it lapses": {
+			pod:     controlled(pending(Request{Actor: ActorEvictor}), seen(5*time.Second), labelled(appsv1alpha1.PrepareLabelPrefix+"/pod-delete", since)),
+			request: Request{Actor: ActorEvictor}, after: 5*time.Second + MinLapse/2,
+			want: appsv1alpha1.PendingDelete{Actor: "Evictor", Seen: requested.Add(5*time.Second + MinLapse/2).UnixNano()},
+		},
 		"the first repeat is written, with its interval": {
 			pod: controlled(pending(Request{Actor: ActorEvictor})), request: Request{Actor: ActorEvictor}, after: 5 * time.Second,
 			want: appsv1alpha1.PendingDelete{Actor: "Evictor", Seen: requested.Add(5 * time.Second).UnixNano(), Interval: (5 * time.Second).Nanoseconds()},

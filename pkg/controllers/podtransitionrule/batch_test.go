@@ -65,25 +65,40 @@ func TestAPodThatIsAloneIsNotPutOff(t *testing.T) {
 	}
 }
 
-// TestBucket shows when batches are due that are written as early as they may be.
-func TestBucket(t *testing.T) {
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	var b bucket
-	var waits []time.Duration
-	for range 7 {
-		wait := max(0, b.due(now, time.Second))
-		waits = append(waits, wait)
-		now = now.Add(wait)
-		b = b.take(now, time.Second)
+// TestBatchesAfterARest shows when batches are due that are written as early as they may be.
+func TestBatchesAfterARest(t *testing.T) {
+	const quarter = time.Second / 4
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	play := func(b batches, now time.Time, isAtRest bool) (_ batches, waits []time.Duration) {
+		for range 6 {
+			wait := max(0, b.due(now, time.Second))
+			waits = append(waits, wait)
+			now = now.Add(wait)
+			b = b.take(now, time.Second, isAtRest)
+			isAtRest = false
+		}
+		return b, waits
 	}
-	quarter := 250 * time.Millisecond
-	if diff := cmp.Diff([]time.Duration{0, quarter, quarter, quarter, quarter, time.Second, time.Second}, waits); diff != "" {
-		t.Errorf("the batches are put off differently (-want +got):\n%s", diff)
+	spent, first := play(batches{}, start, true)
+	_, unknown := play(batches{}, start, false)
+	_, busy := play(spent, spent.last.Add(time.Hour), false)
+	_, rested := play(spent, spent.last.Add(time.Second), true)
+	_, soon := play(spent, spent.last.Add(quarter), true)
+	burst := []time.Duration{0, quarter, quarter, quarter, time.Second, time.Second}
+	slow := []time.Duration{0, time.Second, time.Second, time.Second, time.Second, time.Second}
+	late := []time.Duration{3 * quarter, quarter, quarter, quarter, time.Second, time.Second}
+	for name, tc := range map[string]struct{ got, want []time.Duration }{
+		"no pod is off traffic":                                      {first, burst},
+		"pods are off traffic, and no batch is known":                {unknown, slow},
+		"pods are off traffic, an hour after the last batch":         {busy, slow},
+		"no pod is off traffic, an interval after the last batch":    {rested, burst},
+		"no pod is off traffic, less than an interval after a batch": {soon, late},
+	} {
+		if diff := cmp.Diff(tc.want, tc.got); diff != "" {
+			t.Errorf("%s: the batches are due differently (-want +got):\n%s", name, diff)
+		}
 	}
-	if rest := now.Add(3 * time.Second); b.due(rest, time.Second) > 0 || b.level(rest, time.Second) != 1 || b.level(rest, 0) != 0 {
-		t.Errorf("after a rest of 3 s: due in %s, level %v", b.due(rest, time.Second), b.level(rest, time.Second))
-	}
-	if wait := b.due(now, 0); wait > 0 {
+	if wait := spent.due(spent.last, 0); wait > 0 || spent.isRecent(spent.last, 0) {
 		t.Errorf("without an interval a batch waits for %s", wait)
 	}
 }

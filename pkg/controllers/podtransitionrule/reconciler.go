@@ -285,7 +285,7 @@ func (r *Reconciler) forget(snapshot snapshot, o evaluation.Outcome) {
 		listed[name] = true
 	}
 	needed := func(name string, record *recordState) bool {
-		return listed[name] || record.batches.level(r.clock.Now(), r.batchInterval) > 0
+		return listed[name] || record.batches.isRecent(r.clock.Now(), r.batchInterval)
 	}
 	rulesets, rules := r.state.forget(snapshot.Namespace, present, needed, called)
 	for _, gone := range rulesets {

@@ -65,7 +65,7 @@ type recordState struct {
 	pendingView pendingView
 
 	// batches bounds how often reservations are added.
-	batches bucket
+	batches batches
 }
 
 // pendingView is a record of permits that requires a view of the pods that the watch has not

@@ -35,7 +35,7 @@ func (r *Reconciler) writeRecords(ctx context.Context, snapshot snapshot, o eval
 	plan := o.Allocation.Plan
 	wait = r.batchDue(snapshot, o)
 	stopped := wait > 0
-	reserve := func(name string, write func(reserved []appsv1alpha1.ReservedPod) writeResult) {
+	reserve := func(name string, offTraffic int, write func(reserved []appsv1alpha1.ReservedPod) writeResult) {
 		reserved, reserves := plan.Reserve[name]
 		if !reserves || stopped {
 			return
@@ -43,7 +43,7 @@ func (r *Reconciler) writeRecords(ctx context.Context, snapshot snapshot, o eval
 		one := write(reserved)
 		if stored[name] = one.stored; one.stored {
 			record := snapshot.state.record(name)
-			record.batches = record.batches.take(r.clock.Now(), r.batchInterval)
+			record.batches = record.batches.take(r.clock.Now(), r.batchInterval, offTraffic == 0)
 		}
 		stopped = one.again > 0 || one.err != nil
 		wait, err = backoff.MinDelay(wait, one.again), errors.Join(err, one.err)
@@ -53,7 +53,7 @@ func (r *Reconciler) writeRecords(ctx context.Context, snapshot snapshot, o eval
 		if _, reserves := plan.Reserve[name]; !reserves && o.Rulesets[name].IsUrgent() {
 			calls = append(calls, r.described(view, o))
 		}
-		reserve(name, func(reserved []appsv1alpha1.ReservedPod) writeResult {
+		reserve(name, view.OffTraffic, func(reserved []appsv1alpha1.ReservedPod) writeResult {
 			one := r.described(view, o)
 			r.writeStatus(ctx, snapshot, plan, one, reserved)
 			if one.attempted {
@@ -63,7 +63,7 @@ func (r *Reconciler) writeRecords(ctx context.Context, snapshot snapshot, o eval
 		})
 	}
 	for _, view := range snapshot.Disruptions {
-		reserve(view.ID().String(), func(reserved []appsv1alpha1.ReservedPod) writeResult {
+		reserve(view.ID().String(), view.OffTraffic, func(reserved []appsv1alpha1.ReservedPod) writeResult {
 			return r.writeBudget(ctx, snapshot, view, reserved)
 		})
 	}

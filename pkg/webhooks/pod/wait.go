@@ -57,6 +57,9 @@ func (d *reviewer) await(
 	}
 	leave, ok := d.waits.enter(request.User, pod.Namespace, key.uid, len(req.Object.Raw)+len(req.OldObject.Raw))
 	if !ok {
+		if deferreddelete.IsRequestedBy(pod, request.User) { // a repetition, with which the pod keeps its place
+			d.deferrer.Defer(client.ObjectKeyFromObject(pod), pod.UID, request)
+		}
 		return refused(request.Method, "too many requests of the user or in the namespace wait already", "Repeat it", deferreddelete.ReasonBusy)
 	}
 	defer leave()

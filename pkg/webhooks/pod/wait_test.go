@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -217,7 +218,7 @@ func TestAClientThatLooksForAnyPod(t *testing.T) {
 }
 
 // TestWaitsAreBounded shows that the requests beyond the bounds get 429 at once, and that one user, or one namespace,
-// leaves room for others.
+// leaves room for others. A request that is repeated then keeps its pod in its lifecycle.
 func TestWaitsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const each = 120
@@ -226,7 +227,8 @@ func TestWaitsAreBounded(t *testing.T) {
 			objects = append(objects, builders.MakePod(fmt.Sprint("web-", i)).Available().Obj())
 		}
 		cache := cacheOf(t, objects...)
-		handler := pod.NewDeleteDeferrer(decoder(t), cache, cache, nowhere{}, pod.NewWaits(10*time.Second, realclock.RealClock{}), deferOptions(), reviewsOf(t))
+		var begun counter
+		handler := pod.NewDeleteDeferrer(decoder(t), cache, cache, &begun, pod.NewWaits(10*time.Second, realclock.RealClock{}), deferOptions(), reviewsOf(t))
 		ctx := clientauth.WithVerified(t.Context(), true)
 		var waiting sync.WaitGroup
 		for i := range each {
@@ -238,6 +240,14 @@ func TestWaitsAreBounded(t *testing.T) {
 		if got.Code != http.StatusTooManyRequests || !strings.Contains(got.Message, "too many requests") || time.Since(began) > 0 {
 			t.Errorf("got %+v after %s, want 429 at once", got, time.Since(began))
 		}
+		if got := begun.requests.Load(); got != each {
+			t.Errorf("%d requests begin a lifecycle, want the %d that wait", got, each)
+		}
+		repeated := deleting(t, requestedBy("web-begun", user).Obj())
+		repeated.Name, repeated.UserInfo.Username = "web-begun", user
+		if got := visibleOf(handler.Handle(ctx, repeated)); !strings.Contains(got.Message, "too many requests") || begun.requests.Load() != each+1 {
+			t.Errorf("got %+v for a request that is repeated, and %d requests are recorded, want %d", got, begun.requests.Load(), each+1)
+		}
 		waiting.Wait()
 		if got := visibleOf(handler.Handle(ctx, byUser(t, fmt.Sprint("web-", each)))); !strings.Contains(got.Message, "is being prepared") {
 			t.Errorf("got %+v after the others, want to wait", got)
@@ -245,9 +255,9 @@ func TestWaitsAreBounded(t *testing.T) {
 	})
 }
 
-// nowhere drops requests.
-type nowhere struct{}
+// counter counts requests.
+type counter struct{ requests atomic.Int64 }
 
-func (nowhere) Ended(types.NamespacedName, types.UID, deferreddelete.Lapse) {}
+func (*counter) Ended(types.NamespacedName, types.UID, deferreddelete.Lapse) {}
 
-func (nowhere) Defer(types.NamespacedName, types.UID, deferreddelete.Request) {}
+func (c *counter) Defer(types.NamespacedName, types.UID, deferreddelete.Request) { c.requests.Add(1) }
