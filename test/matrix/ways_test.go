@@ -159,6 +159,7 @@ func replicaSetWays() []row {
 		kept("ReplicaSet", aScaleIn, "scaled out again", four, shrink, scale(kind, 4), 4),
 		kept("ReplicaSet", aScaleIn, "its deletes are rejected, then scaled out again", four, shrink,
 			then(freeze, approveAll, frozen, scale(kind, 4), serving(4), thaw), 4).atLeast(2),
+		kept("ReplicaSet", aScaleIn, orphaned, four, shrink, deleteOwner("replicaset/web", "orphan"), 4),
 		gone("ReplicaSet", aScaleIn, "its deletes are rejected for a while", four, shrink, then(freeze, approveAll, frozen, thaw), 2),
 	}
 }
@@ -173,6 +174,7 @@ func statefulSetWays() []row {
 		kept("StatefulSet", aRollout, "the partition is raised", three, roll, strategy(`{"rollingUpdate":{"partition":3}}`), 3).restoring(normal),
 		kept("StatefulSet", aRollout, paused, three, roll, strategy(`{"type":"OnDelete","rollingUpdate":null}`), 3).restoring(normal),
 		kept("StatefulSet", aRollout, "a next rollout", three, roll, merge(object, `{"spec":{"template":{"metadata":{"annotations":{"matrix.podops.dev/second":"true"}}}}}`), 3).others(2),
+		kept("StatefulSet", aRollout, orphaned, three, roll, deleteOwner(object, "orphan"), 3),
 		gone("StatefulSet", aRollout, aScaleIn, three, roll, shrink, 1).atLeast(0).others(0),
 		kept("StatefulSet", aRollout, "its deletes are rejected, then undone", three, roll, then(freeze, approveAll, frozen, undo(kind), serving(3), thaw), 3).atLeast(2),
 		kept("StatefulSet", aScaleIn, "scaled out again", three, shrink, scale(kind, 3), 3),
@@ -187,6 +189,7 @@ func otherWays() []row {
 	return []row{
 		kept("DaemonSet", aRollout, undone, daemonSet, restart("daemonset"), undo("daemonset"), nodes),
 		kept("DaemonSet", aRollout, paused, daemonSet, restart("daemonset"), strategy("OnDelete"), nodes).restoring(strategy("RollingUpdate")),
+		kept("DaemonSet", aRollout, orphaned, daemonSet, restart("daemonset"), deleteOwner(object, "orphan"), nodes),
 		kept("DaemonSet", "a node loses its label", "the node is labelled again", labelledDaemonSet, labelNode(false), labelNode(true), nodes),
 		kept("Job", aSuspension, "resumed", job(nil, 1), suspend(true), suspend(false), 1),
 		gone("Job", aSuspension, "its owner is deleted", job(nil, 1), suspend(true), deleteOwner("job/web", "background"), 0).passing(),
