@@ -82,7 +82,7 @@ func playInProcesses(t *testing.T, first uint64, count int) {
 	t.Helper()
 	began, end := time.Now(), first+uint64(count)
 	chunk := min(chunk, uint64((count+*processes-1) / *processes))
-	var used atomic.Int64
+	var used, played atomic.Int64
 	chunks := make(chan uint64)
 	var running sync.WaitGroup
 	for range *processes {
@@ -95,6 +95,7 @@ func playInProcesses(t *testing.T, first uint64, count int) {
 				if err != nil {
 					t.Errorf("seeds %d to %d: %v\n%s", from, next-1, err, out)
 				}
+				t.Logf("%d of %d schedules after %s", played.Add(int64(next-from)), count, time.Since(began).Truncate(time.Second))
 			}
 		})
 	}
@@ -114,7 +115,7 @@ func inProcess(t *testing.T, args ...string) (out []byte, used time.Duration, er
 		return nil, 0, err
 	}
 	command := exec.CommandContext(t.Context(), program, append(args, "-test.timeout=0", "-processes=1")...)
-	command.Env = append(os.Environ(), "GOMAXPROCS=1")
+	command.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400") // a schedule ends before its garbage matters
 	out, err = command.CombinedOutput()
 	if state := command.ProcessState; state != nil {
 		used = state.UserTime() + state.SystemTime()
