@@ -35,12 +35,12 @@ func (x *Index) SetUncontrolled(namespace string, owner types.UID, pods []types.
 	x.notify(namespace)
 }
 
-// countUncontrolled returns how many available pods without the control label belong to workloads that a rule covers: its
-// desired number includes them.
+// countUncontrolled returns how many available pods without the control label belong to workloads whose desired number counts for
+// a rule, which includes them. A Deployment may have revisions from before it got the label.
 func (n *namespace) countUncontrolled(r *ruleset) int {
 	total := 0
 	for controller, pods := range n.uncontrolled {
-		if _, counted := n.countedOwner(r, controller); counted && r.covered[controller] {
+		if _, counted := n.countedOwner(r, controller); counted {
 			total += len(pods)
 		}
 	}

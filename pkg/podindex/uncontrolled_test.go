@@ -39,3 +39,28 @@ func TestUncontrolledPods(t *testing.T) {
 	x.SetUncontrolled("default", "unknown", []types.UID{"d"})
 	check("a pod of a workload that the rule does not cover", missing)
 }
+
+// TestUncontrolledPodsOfAnEarlierRevision has a Deployment whose template got the label during a rollout: one ReplicaSet from before
+// has a pod that a user labelled.
+func TestUncontrolledPodsOfAnEarlierRevision(t *testing.T) {
+	const deployment, earlier types.UID = "deployment", "earlier"
+	x := newIndex(t)
+	x.SetRule(x.rule("r"))
+	x.SetOwner(workload(deployment, "", 3))
+	set := workload(earlier, deployment, 3)
+	set.TemplateLabels = map[string]string{"app": "web"}
+	x.SetOwner(set)
+	x.put(member("a", earlier).Available().Obj())
+	x.SetUncontrolled("default", earlier, []types.UID{"b", "c"})
+	want := rule.Counts{Selected: 3, Desired: 3, Available: 3}
+	if got := x.only().Counts; got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	left := workload(deployment, "", 3)
+	left.TemplateLabels = set.TemplateLabels
+	x.SetOwner(left)
+	want = rule.Counts{Selected: 1, Desired: 1, Available: 1}
+	if got := x.only().Counts; got != want {
+		t.Errorf("once the Deployment has no label: %+v, want %+v", got, want)
+	}
+}

@@ -244,11 +244,15 @@ func (w *World) balance(ctx context.Context) {
 			if !on.Balanced {
 				continue
 			}
-			changes := func(pod *corev1.Pod) bool {
-				return slices.Contains(pod.Finalizers, protection) != maySendTo(pod) || !draining[string(pod.UID)].IsZero()
-			}
-			for _, pod := range w.laws.liveWith(on, changes) {
-				w.balancePod(ctx, &pod, draining)
+			left := on
+			left.Name = released(on)
+			for _, behind := range []Workload{on, left} {
+				changes := func(pod *corev1.Pod) bool {
+					return slices.Contains(pod.Finalizers, protection) != maySendTo(pod) || !draining[string(pod.UID)].IsZero()
+				}
+				for _, pod := range w.laws.liveWith(behind, changes) {
+					w.balancePod(ctx, &pod, draining)
+				}
 			}
 		}
 	}

@@ -247,6 +247,13 @@ func counterparts() []story {
 			length: 8 * time.Minute, left: anyNumber, removed: anyNumber,
 		},
 		{
+			name: "a Deployment gets the label while a revision without it is rolled out", workload: with(deployment(5), func(w *world.Workload) {
+				w.Labels, w.MaxUnavailable, w.MaxSurge = world.Mixed, "1", "1"
+			}),
+			acts:   []world.Act{approvals(), at(0, "rule", 0, "share=25%"), at(5, "image", 0, "v4"), at(60, "template", 0, "")},
+			length: 4 * time.Minute, left: 7, removed: anyNumber,
+		},
+		{
 			name: "the template of a ReplicaSet loses the label while its pods wait", workload: of(world.ReplicaSet, 3),
 			acts:   []world.Act{approvals(), at(10, "scale", 1, ""), at(30, "untemplate", 0, ""), at(50, "approve", 0, "")},
 			length: 4 * time.Minute, left: 1, removed: 2,

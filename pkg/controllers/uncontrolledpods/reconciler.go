@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -68,6 +69,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		Watches(&appsv1.StatefulSet{}, changes(kindStatefulSet)).
 		Watches(&appsv1.DaemonSet{}, changes(kindDaemonSet)).
 		Watches(&appsv1.ReplicaSet{}, changes(kindReplicaSet)).
+		Watches(&appsv1.Deployment{}, r.adoptions()).
 		Watches(&corev1.Pod{}, losses()).
 		WithOptions(controller.TypedOptions[Workload]{MaxConcurrentReconciles: workers}).
 		Complete(r)
@@ -86,6 +88,30 @@ func changes(kind string) handler.TypedEventHandler[client.Object, Workload] {
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(e.Object, q) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { add(e.ObjectNew, q) },
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { add(e.Object, q) },
+	}
+}
+
+// adoptions adds the ReplicaSets without the label in their template of a Deployment whose template has it. Its status changes
+// with theirs.
+func (r *Reconciler) adoptions() handler.TypedEventHandler[client.Object, Workload] {
+	add := func(ctx context.Context, object client.Object, q queue) {
+		deployment, ok := object.(*appsv1.Deployment)
+		if !ok || !appsv1alpha1.IsControlled(deployment.Spec.Template.Labels) {
+			return
+		}
+		sets, err := r.cached.Sets(ctx, deployment.Namespace, deployment.UID)
+		if err != nil {
+			ctrllog.FromContext(ctx).Error(err, "Finding the ReplicaSets of a Deployment", "deployment", client.ObjectKeyFromObject(deployment))
+		}
+		for _, set := range sets {
+			if !replicasetscale.IsControlled(set) && set.Status.Replicas > 0 {
+				q.AddAfter(Workload{kindReplicaSet, client.ObjectKeyFromObject(set)}, spacing)
+			}
+		}
+	}
+	return handler.TypedFuncs[client.Object, Workload]{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, e.ObjectNew, q) },
 	}
 }
 
@@ -165,7 +191,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, key Workload) (reconcile.Res
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("%s %s: %w", key.Kind, key.NamespacedName, err)
 	}
-	if !workload.controlled || len(pods) == 0 { // no rule covers it, or nothing of it waits for a rule
+	counts, err := r.counts(ctx, object, workload.controlled, pods)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if !counts {
 		r.note(key, time.Time{})
 		r.index.SetUncontrolled(key.Namespace, object.GetUID(), nil)
 		return reconcile.Result{}, nil
@@ -192,6 +222,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, key Workload) (reconcile.Res
 		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{RequeueAfter: refresh}, nil
+}
+
+// counts reports whether the pods without the label of a workload count: a rule may cover the workload, or the Deployment that
+// controls it, and one of the pods with the label may wait for that rule.
+func (r *Reconciler) counts(ctx context.Context, object client.Object, controlled bool, pods []*corev1.Pod) (bool, error) {
+	set, ok := object.(*appsv1.ReplicaSet)
+	if controlled || !ok || set.Status.Replicas == 0 {
+		return controlled && len(pods) > 0, nil
+	}
+	deployment, err := r.cached.Deployment(ctx, set)
+	if err != nil || deployment == nil || !appsv1alpha1.IsControlled(deployment.Spec.Template.Labels) {
+		return false, err
+	}
+	related, err := r.cached.Related(ctx, set)
+	return len(related) > 0, err
 }
 
 // count lists the pods of a workload without the label, and returns the available ones, and whether there are any.

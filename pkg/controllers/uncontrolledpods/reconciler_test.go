@@ -11,10 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/replicasetpods"
@@ -162,6 +164,78 @@ func TestAWorkloadThatLeavesPodOpsIsNotCounted(t *testing.T) {
 	}
 	c.after(t, refresh, nil, 1, 0)
 }
+
+// TestAdoptions has a Deployment whose template got the label during a rollout, with a ReplicaSet from before.
+func TestAdoptions(t *testing.T) {
+	const controlled = appsv1alpha1.ControlLabelKey
+	isController := true
+	owned := func(kind, name string) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: types.UID(name), Controller: &isController}}
+	}
+	for name, tc := range map[string]struct {
+		deployment string // its label
+		set        string
+		replicas   int32
+		noPod      bool // with the label
+		queued     bool
+		counted    []types.UID
+	}{
+		"a revision from before":                     {deployment: "true", replicas: 2, queued: true, counted: []types.UID{"b"}},
+		"a revision with the label":                  {deployment: "true", set: "true", replicas: 2, counted: []types.UID{"b"}},
+		"a revision without pods":                    {deployment: "true"},
+		"a Deployment without the label":             {replicas: 2},
+		"a Deployment of which no pod has the label": {deployment: "true", replicas: 2, noPod: true, queued: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			template := func(label string) corev1.PodTemplateSpec {
+				return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web", controlled: label}}}
+			}
+			deployment := &appsv1.Deployment{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "web"}, Spec: appsv1.DeploymentSpec{Template: template(tc.deployment)},
+			}
+			set := &appsv1.ReplicaSet{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1", UID: "web-1", OwnerReferences: owned("Deployment", "web")},
+				Spec:       appsv1.ReplicaSetSpec{Template: template(tc.set), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+				Status:     appsv1.ReplicaSetStatus{Replicas: tc.replicas},
+			}
+			ofSet := func(p *corev1.Pod) { p.OwnerReferences = owned(kindReplicaSet, "web-1") }
+			labelled, other := pod("a", ofSet), pod("b", ofSet)
+			labelled.Labels[controlled] = appsv1alpha1.ControlLabelValue
+			c := &cluster{clock: clocktesting.NewFakePassiveClock(epoch)}
+			objects := []client.Object{deployment, set}
+			if !tc.noPod {
+				objects = append(objects, &labelled)
+			}
+			c.cache = fake.NewClientBuilder().WithObjects(objects...).
+				WithIndex(&corev1.Pod{}, replicasetpods.ControllerUIDField, replicasetpods.IndexByController).
+				WithIndex(&appsv1.ReplicaSet{}, replicasetpods.ControllerUIDField, replicasetpods.IndexByController).Build()
+			c.server = fake.NewClientBuilder().WithObjects(&other).Build()
+			c.reconciler = New(replicasetpods.Reader{Reader: c.cache}, c.server, c, c.clock)
+
+			due := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[Workload]())
+			defer due.ShutDown()
+			key := Workload{kindReplicaSet, client.ObjectKeyFromObject(set)}
+			c.reconciler.adoptions().Update(t.Context(), event.UpdateEvent{ObjectNew: deployment}, delayless{due})
+			if queued := due.Len() == 1; queued != tc.queued {
+				t.Errorf("queued %t, want %t", queued, tc.queued)
+			}
+			for range 2 {
+				if _, err := c.reconciler.Reconcile(t.Context(), key); err != nil {
+					t.Fatal(err)
+				}
+				c.clock.SetTime(c.clock.Now().Add(settledFor))
+			}
+			if diff := cmp.Diff(tc.counted, c.counted); diff != "" {
+				t.Errorf("counted (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// delayless adds at once what is due later.
+type delayless struct{ queue }
+
+func (d delayless) AddAfter(key Workload, _ time.Duration) { d.Add(key) }
 
 // TestMore has workloads with two pods in the cache.
 func TestMore(t *testing.T) {
