@@ -118,7 +118,8 @@ func (w Workload) Target(set *appsv1.ReplicaSet) int {
 	for _, sibling := range w.Sets {
 		total += Replicas(sibling.Spec.Replicas)
 	}
-	starting := Replicas(newest.Spec.Replicas) - int(newest.Status.AvailableReplicas)
+	// The newest ReplicaSet may have more pods than replicas: some are held, and go once they may.
+	starting := max(0, Replicas(newest.Spec.Replicas)-int(newest.Status.AvailableReplicas))
 	left := total - starting - (Replicas(w.Deployment.Spec.Replicas) - maxUnavailable(w.Deployment))
 	removed, old := map[types.UID]int{}, w.old(newest)
 	remove := func(sibling *appsv1.ReplicaSet, most int) {

@@ -52,9 +52,10 @@ func TestIsRolloutStep(t *testing.T) {
 		old, requested *appsv1.ReplicaSet
 		want           bool
 	}{
-		"an old ReplicaSet in a rollout":            {rolling, set(4, "1", "4"), set(3, "1", "4"), true},
-		"an old ReplicaSet, with its Deployment":    {rolling, set(4, "1", "4"), set(2, "1", "2"), false},
-		"the newest ReplicaSet":                     {rolling, set(4, "2", "4"), set(3, "2", "4"), false},
+		"an old ReplicaSet in a rollout":         {rolling, set(4, "1", "4"), set(3, "1", "4"), true},
+		"an old ReplicaSet, with its Deployment": {rolling, set(4, "1", "4"), set(2, "1", "2"), false},
+		"the newest ReplicaSet":                  {rolling, set(4, "2", "4"), set(3, "2", "4"), false},
+
 		"a ReplicaSet alone":                        {nil, set(4, "", ""), set(3, "", ""), false},
 		"an old ReplicaSet of a new strategy":       {recreating(rolling.DeepCopy()), set(4, "1", "4"), set(0, "1", "4"), false},
 		"a ReplicaSet that is no longer the newest": {rolling, set(4, "1", "2"), set(3, "1", "2"), true},
@@ -148,7 +149,9 @@ func TestTarget(t *testing.T) {
 		"none before the new ReplicaSet is there":                  {rolls(4, "2", "1", "1"), sets(revised(1, 4, 4)), []int{4}},
 		"the status is behind a step":                              {rolls(4, "2", "1", "1"), sets(revised(1, 2, 4), revised(2, 1, 1)), []int{2, 1}},
 		"none of a Deployment that was scaled out":                 {rolls(8, "2", "1", "0"), sets(revised(1, 4, 4), revised(2, 1, 1)), []int{4, 1}},
-		"a ReplicaSet alone":                                       {nil, sets(revised(1, 4, 4)), []int{4}},
+
+		"pods that the new one has beyond its replicas do not count": {rolls(3, "2", "1", "0"), sets(revised(1, 2, 4), revised(2, 2, 3)), []int{1, 2}},
+		"a ReplicaSet alone": {nil, sets(revised(1, 4, 4)), []int{4}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []int
