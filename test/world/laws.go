@@ -107,6 +107,7 @@ type laws struct {
 	bounds   map[string][]dated // by namespace and name of a rule
 	pods     map[string]*podFacts
 	freed    map[string][]time.Time // by workload, when pods without the control label were removed
+	taken    map[string]time.Time   // by workload, when a user last removed a pod
 	nodes    map[string]time.Time   // when a node was created, or its labels changed last
 	lastAct  time.Time
 	counted  map[string]int
@@ -144,7 +145,7 @@ func newLaws(w *World) *laws {
 	l := &laws{
 		world: w, mirror: mirror{}, removed: map[string]int{}, past: map[string]bool{}, off: map[string]time.Duration{},
 		wished: map[string][]dated{}, bounds: map[string][]dated{},
-		pods: map[string]*podFacts{}, nodes: map[string]time.Time{}, freed: map[string][]time.Time{},
+		pods: map[string]*podFacts{}, nodes: map[string]time.Time{}, freed: map[string][]time.Time{}, taken: map[string]time.Time{},
 	}
 	for _, workload := range w.schedule.Workloads {
 		l.wished[workload.Name] = []dated{{w.began, workload.Replicas, revision{first, workload.isLabelled()}}}
@@ -290,6 +291,9 @@ func (l *laws) removal(write apiserver.Write, pod *corev1.Pod) {
 	}
 	on, _ := l.world.schedule.workload(pod.Labels[app])
 	l.removed[on.Name]++
+	if write.User == person {
+		l.taken[on.Name] = write.Time
+	}
 	if !isControlled(pod) {
 		l.freed[on.Name] = append(l.freed[on.Name], write.Time)
 	}

@@ -140,7 +140,7 @@ func (l *laws) remaining(pod *corev1.Pod, selects func(*corev1.Pod) bool) int {
 func (l *laws) numberWants(on Workload, pod *corev1.Pod) string {
 	now := time.Now()
 	after := l.remaining(pod, func(other *corev1.Pod) bool { return other.Labels[app] == on.Name })
-	least := floor(l.wished[on.Name], now) + l.world.schedule.Strict - l.twice()
+	least := floor(l.wished[on.Name], now) + l.world.schedule.Strict
 	switch {
 	case on.Kind == ReplicaSet || l.isCurrent(on, pod): // the number is all that the owner wants
 	case l.wasOld(on, pod, now):
@@ -150,7 +150,7 @@ func (l *laws) numberWants(on Workload, pod *corev1.Pod) string {
 	default:
 		least--
 	}
-	if after >= least {
+	if least -= l.twice(); after >= least {
 		return ""
 	}
 	return fmt.Sprintf("%d pods are left of the %d that are wanted", after, least)
@@ -420,7 +420,7 @@ func (l *laws) freedLately(on Workload, now time.Time) int {
 
 // closes checks that the owner or a client wants a pod removed that goes off traffic to be deleted. The request of the
 // client may still wait for its answer. While no manager answers reviews, the owner removes a pod that it chooses, beside the pod
-// that PodOps chose for the same surplus.
+// that PodOps chose for the same surplus, and so does a user whose removal PodOps may not have seen.
 func (l *laws) closes(write apiserver.Write, before, after *corev1.Pod) {
 	deletes := false
 	for key := range after.Labels {
@@ -430,7 +430,7 @@ func (l *laws) closes(write apiserver.Write, before, after *corev1.Pod) {
 	if !deletes || isRequestedByLabel(after) || !l.world.managers.guards() || write.Time.Sub(l.facts(before).requested) < requested {
 		return
 	}
-	if why := l.isWanted(on, before); why != "" {
+	if why := l.isWanted(on, before); why != "" && write.Time.Sub(l.taken[on.Name]) >= late {
 		l.owe(before, write.Time, lawWanted, before.Name+" went off traffic to be deleted: "+why)
 	}
 }
