@@ -107,20 +107,23 @@ func Others(set *appsv1.ReplicaSet, pods []*corev1.Pod) int {
 // ReplicaSet in a rolling update, as many as the next step of the controller of Deployments leaves it. The step
 // removes as many pods of old ReplicaSets as there are beyond the replicas of the Deployment without its
 // maxUnavailable, where pods of the newest ReplicaSet count once they are available: unavailable pods first, and those
-// of older ReplicaSets first.
+// of older ReplicaSets first. It is more for the newest one if that has a surplus of available pods from before, and without
+// them fewer pods were available than maxUnavailable demands. An old one keeps no surplus: while one does, the controller of
+// Deployments takes no step.
 func (w Workload) Target(set *appsv1.ReplicaSet) int {
 	own := Replicas(set.Spec.Replicas)
 	newest := w.newest()
-	if newest == nil || set.UID == newest.UID || !isRolling(w.Deployment) || w.Deployment.Spec.Paused || w.Deployment.DeletionTimestamp != nil {
+	if newest == nil || !isRolling(w.Deployment) || w.Deployment.Spec.Paused || w.Deployment.DeletionTimestamp != nil {
 		return own
 	}
+	least := Replicas(w.Deployment.Spec.Replicas) - maxUnavailable(w.Deployment)
 	total := 0
 	for _, sibling := range w.Sets {
 		total += Replicas(sibling.Spec.Replicas)
 	}
 	// The newest ReplicaSet may have more pods than replicas: some are held, and go once they may.
 	starting := max(0, Replicas(newest.Spec.Replicas)-int(newest.Status.AvailableReplicas))
-	left := total - starting - (Replicas(w.Deployment.Spec.Replicas) - maxUnavailable(w.Deployment))
+	left := total - starting - least
 	removed, old := map[types.UID]int{}, w.old(newest)
 	remove := func(sibling *appsv1.ReplicaSet, most int) {
 		count := max(0, min(left, most))
@@ -133,7 +136,14 @@ func (w Workload) Target(set *appsv1.ReplicaSet) int {
 	for _, sibling := range old {
 		remove(sibling, Replicas(sibling.Spec.Replicas)-removed[sibling.UID])
 	}
-	return own - removed[set.UID]
+	if set.UID != newest.UID {
+		return own - removed[set.UID]
+	}
+	missing := least - own
+	for _, sibling := range old {
+		missing -= min(int(sibling.Status.AvailableReplicas), Replicas(sibling.Spec.Replicas)-removed[sibling.UID])
+	}
+	return own + max(0, min(missing, int(newest.Status.AvailableReplicas)-own))
 }
 
 // newest returns the ReplicaSet with the highest revision; nil before the Deployment has one of its own revision.
