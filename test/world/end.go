@@ -26,8 +26,8 @@ const (
 	// Kubernetes may back off for 16 min 40 s.
 	settles = 40 * time.Minute
 
-	// afterwards is the time in which a scale-in, a scale-out or a rollout must complete.
-	afterwards = 25 * time.Minute
+	// afterwards is the time in which a scale-in, a scale-out or a rollout must complete: in the last step a controller may back off.
+	afterwards = 45 * time.Minute
 
 	// last is the image of the rollout after the end.
 	last = "v-last"
