@@ -108,7 +108,7 @@ func Others(set *appsv1.ReplicaSet, pods []*corev1.Pod) int {
 // removes as many pods of old ReplicaSets as there are beyond the replicas of the Deployment without its
 // maxUnavailable, where pods of the newest ReplicaSet count once they are available: unavailable pods first, and those
 // of older ReplicaSets first. It is more for the newest one if that has a surplus of available pods from before, and without
-// them fewer pods were available than maxUnavailable demands. An old one keeps no surplus: while one does, the controller of
+// them fewer pods were available than maxUnavailable demands. An old ReplicaSet keeps no surplus: while it does, the controller of
 // Deployments takes no step.
 func (w Workload) Target(set *appsv1.ReplicaSet) int {
 	own := Replicas(set.Spec.Replicas)

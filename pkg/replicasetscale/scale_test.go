@@ -153,7 +153,7 @@ func TestTarget(t *testing.T) {
 		"pods that the new one has beyond its replicas do not count":        {rolls(3, "2", "1", "0"), sets(revised(1, 2, 4), revised(2, 2, 3)), []int{1, 2}},
 		"a surplus of the new one stays while the old ones are unavailable": {rolls(2, "3", "1", "0"), sets(revised(2, 2, 0), revised(3, 1, 2)), []int{1, 2}},
 		"a surplus of the new one goes while enough old ones are available": {rolls(2, "3", "1", "0"), sets(revised(2, 2, 2), revised(3, 1, 2)), []int{1, 1}},
-		"a surplus of an old one goes":                                      {rolls(2, "3", "1", "0"), sets(revised(2, 1, 2), revised(3, 2, 0)), []int{1, 2}},
+		"a surplus of an old ReplicaSet goes":                               {rolls(2, "3", "1", "0"), sets(revised(2, 1, 2), revised(3, 2, 0)), []int{1, 2}},
 		"a ReplicaSet alone":                                                {nil, sets(revised(1, 4, 4)), []int{4}},
 	} {
 		t.Run(name, func(t *testing.T) {
