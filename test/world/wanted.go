@@ -87,7 +87,7 @@ func isSettled(list []dated, now time.Time) bool {
 func (l *laws) isWanted(on Workload, pod *corev1.Pod) string {
 	wish := l.world.wished(on.Name)
 	controller := metav1.GetControllerOf(pod)
-	if wish.gone || controller == nil {
+	if wish.gone || controller == nil || on.Name == "" { // a pod that was released has no workload
 		if wish.orphaned && isSettled(l.wished[on.Name], time.Now()) {
 			return l.orphaned(pod, controller)
 		}
