@@ -254,6 +254,20 @@ func counterparts() []story {
 			length: 4 * time.Minute, left: 7, removed: anyNumber,
 		},
 		{
+			name: "a Deployment is scaled in and out again while new pods do not start", workload: with(deployment(2), func(w *world.Workload) {
+				w.MaxUnavailable, w.MaxSurge = "0", "1"
+			}),
+			acts:   []world.Act{approvals(), at(5, "image", 0, "broken"), at(60, "scale", 1, ""), at(61, "scale", 2, "")},
+			length: 2 * time.Minute, left: 4, removed: anyNumber,
+		},
+		{
+			name: "a rollout is undone, scaled in and begun again while it waits", workload: deployment(5),
+			acts: []world.Act{
+				approvals(), at(0, "budget", 4, ""), at(5, "image", 0, "v3"), at(36, "undo", 0, ""), at(132, "scale", 3, ""), at(133, "image", 0, "v3"),
+			},
+			length: 3 * time.Minute, left: 7, removed: anyNumber,
+		},
+		{
 			name: "the template of a ReplicaSet loses the label while its pods wait", workload: of(world.ReplicaSet, 3),
 			acts:   []world.Act{approvals(), at(10, "scale", 1, ""), at(30, "untemplate", 0, ""), at(50, "approve", 0, "")},
 			length: 4 * time.Minute, left: 1, removed: 2,

@@ -385,7 +385,8 @@ func (l *laws) serving(on Workload) (selected []*corev1.Pod, serving int) {
 // owner demands.
 func (l *laws) ownBound(write apiserver.Write, before *corev1.Pod, on Workload) {
 	now := write.Time
-	if now.Sub(l.facts(before).requested) < requested || isRequestedByLabel(before) || l.world.wished(on.Name).gone || l.wasOld(on, before, now) {
+	if now.Sub(l.facts(before).requested) < requested || isRequestedByLabel(before) || l.world.wished(on.Name).gone || l.wasOld(on, before, now) ||
+		l.isSurplus(before) {
 		return
 	}
 	selected, serving := l.serving(on)
@@ -402,6 +403,23 @@ func (l *laws) ownBound(write apiserver.Write, before *corev1.Pod, on Workload) 
 	}
 	// The request of a client may still wait for its answer.
 	l.owe(before, now, lawAvailable, why)
+}
+
+// isSurplus reports whether the old ReplicaSet of a pod has more pods than replicas: the Deployment was scaled in, and its controller
+// takes no step before the surplus is gone.
+func (l *laws) isSurplus(pod *corev1.Pod) bool {
+	controller := metav1.GetControllerOf(pod)
+	if controller == nil {
+		return false
+	}
+	set, ok := l.mirror.get("replicasets", pod.Namespace, controller.Name).(*appsv1.ReplicaSet)
+	if !ok || metav1.GetControllerOf(set) == nil {
+		return false
+	}
+	const revision = "deployment.kubernetes.io/revision"
+	deployment, ok := l.mirror.get("deployments", pod.Namespace, metav1.GetControllerOf(set).Name).(*appsv1.Deployment)
+	return ok && deployment.Annotations[revision] != set.Annotations[revision] &&
+		len(l.mirror.active(func(other *corev1.Pod) bool { return other.UID != pod.UID && metav1.IsControlledBy(other, set) })) >= int(*set.Spec.Replicas)
 }
 
 // owe records a violation of a law unless a client requests the removal of a pod in time.
