@@ -21,11 +21,10 @@ const ReplaceAnotherAfter = 15 * time.Second
 func MayReplace(
 	set *appsv1.DaemonSet, pod *corev1.Pod, pods []*corev1.Pod, begun, withheld func(*corev1.Pod) bool, now time.Time,
 ) (may bool, instead *corev1.Pod) {
-	rolling := set.Spec.UpdateStrategy.RollingUpdate
-	if rolling == nil || isPositive(rolling.MaxSurge) || set.Status.NumberMisscheduled > 0 || !isReady(pod) {
-		return true, nil // no rolling update, one that creates the new pod first, or pods on nodes that are not selected
+	if !isBounded(set) || !isReady(pod) {
+		return true, nil
 	}
-	left := maxUnavailable(rolling.MaxUnavailable, int(set.Status.DesiredNumberScheduled), true)
+	left := maxUnavailable(set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable, int(set.Status.DesiredNumberScheduled), true)
 	serves := func(other *corev1.Pod) bool { return other.DeletionTimestamp == nil && isReady(other) && !begun(other) }
 	var waiting []*corev1.Pod
 	for _, other := range pods {
@@ -44,6 +43,29 @@ func MayReplace(
 		return false, nil
 	}
 	return left == 0, slices.MinFunc(waiting, func(a, b *corev1.Pod) int { return cmp.Compare(Begun(a), Begun(b)) })
+}
+
+// MayNotReplace reports whether a pod of a DaemonSet, whose delete waits, does not go any more: it was unavailable when its delete
+// began, or other pods have become unavailable since, and with those whose delete began before there are as many as may be.
+func MayNotReplace(set *appsv1.DaemonSet, pod *corev1.Pod, pods []*corev1.Pod) bool {
+	if !isBounded(set) || !isReady(pod) || IsPermitted(pod) {
+		return false
+	}
+	left := maxUnavailable(set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable, int(set.Status.DesiredNumberScheduled), true)
+	for _, other := range pods {
+		began := IsDeferred(other.Labels) && (IsPermitted(other) || Begun(other) < Begun(pod))
+		if other.UID != pod.UID && (other.DeletionTimestamp != nil || !isReady(other) || began) {
+			left--
+		}
+	}
+	return left <= 0
+}
+
+// isBounded reports whether a DaemonSet bounds how many of its pods are unavailable: it has a rolling update, which does not create
+// the new pod first, and no pods on nodes that are not selected.
+func isBounded(set *appsv1.DaemonSet) bool {
+	rolling := set.Spec.UpdateStrategy.RollingUpdate
+	return rolling != nil && !isPositive(rolling.MaxSurge) && set.Status.NumberMisscheduled == 0
 }
 
 // waitsFor returns for how long a pod whose delete an actor has begun waits for its rules; 0 if it does not.

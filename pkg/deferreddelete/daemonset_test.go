@@ -14,7 +14,7 @@ import (
 )
 
 func TestMayReplace(t *testing.T) {
-	now := time.Unix(1000, 0)
+	now := time.Unix(1_700_000_000, 0)
 	daemon := func(uid string, edits ...func(*corev1.Pod)) *corev1.Pod {
 		pod := controlled(ownedBy("apps/v1", "DaemonSet"))
 		pod.UID = types.UID(uid)
@@ -79,5 +79,27 @@ func TestMayReplace(t *testing.T) {
 				t.Errorf("may %t in place of %q, want %t in place of %q", may, uid, tc.want, tc.instead)
 			}
 		})
+	}
+	later, permitted := begun(0, appsv1alpha1.PreCheckLabelPrefix), begun(0, appsv1alpha1.PrepareLabelPrefix)
+	for name, tc := range map[string]struct {
+		set    *appsv1.DaemonSet
+		pod    *corev1.Pod
+		others []*corev1.Pod
+		want   bool
+	}{
+		"a pod that waits alone":                        {one, daemon("a", later), []*corev1.Pod{daemon("b")}, false},
+		"another pod began before":                      {one, daemon("a", later), []*corev1.Pod{daemon("b", waits)}, true},
+		"another pod began later":                       {one, daemon("a", waits), []*corev1.Pod{daemon("b", later)}, false},
+		"another pod is permitted":                      {one, daemon("a", waits), []*corev1.Pod{daemon("b", permitted)}, true},
+		"another pod is unavailable":                    {one, daemon("a", waits), []*corev1.Pod{daemon("b", unready)}, true},
+		"it is unavailable itself":                      {one, daemon("a", waits, unready), []*corev1.Pod{daemon("b", unready)}, false},
+		"it is permitted":                               {one, daemon("a", permitted), []*corev1.Pod{daemon("b", unready)}, false},
+		"two may be unavailable":                        {bound(intstr.FromInt32(2)), daemon("a", waits), []*corev1.Pod{daemon("b", unready)}, false},
+		"the new pods are created first":                {surges, daemon("a", waits), []*corev1.Pod{daemon("b", unready)}, false},
+		"pods are on nodes that it does not select now": {misscheduled, daemon("a", waits), []*corev1.Pod{daemon("b", unready)}, false},
+	} {
+		if got := MayNotReplace(tc.set, tc.pod, append(tc.others, tc.pod)); got != tc.want {
+			t.Errorf("%s: it does not go any more: %t, want %t", name, got, tc.want)
+		}
 	}
 }

@@ -125,6 +125,11 @@ func numbers() []story {
 			length: 15 * time.Minute, removed: 4, left: 4,
 		},
 		{
+			name: "a pod of a DaemonSet recovers while the deletes of both its pods wait", workload: of(world.DaemonSet, 2), nodes: 2,
+			acts:   []world.Act{approvals(), at(5, "image", 0, "v2"), during(40, "fail", 0, "idle", 40*time.Second), at(150, "approve", 0, "")},
+			length: 5 * time.Minute, removed: 2, left: 2,
+		},
+		{
 			name: "a rollout of a DaemonSet whose deletes reach two managers", workload: of(world.DaemonSet, 4), nodes: 4, managers: 2,
 			acts:   []world.Act{approvals(), at(10, "image", 0, "v2"), at(60, "approve", 0, "")},
 			length: 10 * time.Minute, removed: 4, left: 4,

@@ -311,11 +311,12 @@ func (l *laws) desired(on Workload, now time.Time) int {
 		}
 		return l.wants(on, 0)
 	default:
-		if wish := l.world.wished(on.Name); wish.gone && wish.orphaned { // each pod without an owner counts while it is there
+		desired := floor(l.wished[on.Name], now)
+		if wish := l.world.wished(on.Name); wish.gone && wish.orphaned { // a pod without an owner counts while it is there
 			selected, _ := l.serving(on)
-			return len(selected)
+			return min(desired, len(selected))
 		}
-		return floor(l.wished[on.Name], now)
+		return desired
 	}
 }
 
