@@ -107,8 +107,8 @@ func Others(set *appsv1.ReplicaSet, pods []*corev1.Pod) int {
 // ReplicaSet in a rolling update, as many as the next step of the controller of Deployments leaves it. The step
 // removes as many pods of old ReplicaSets as there are beyond the replicas of the Deployment without its
 // maxUnavailable, where pods of the newest ReplicaSet count once they are available: unavailable pods first, and those
-// of older ReplicaSets first. It is more for the newest one if that has a surplus of available pods from before, and without
-// them fewer pods were available than maxUnavailable demands. An old ReplicaSet keeps no surplus: while it does, the controller of
+// of older ReplicaSets first. For the newest ReplicaSet it is more if that has available pods beyond spec.replicas, and too
+// few pods would be available without them. An old ReplicaSet keeps no such pods: while it has any, the controller of
 // Deployments takes no step.
 func (w Workload) Target(set *appsv1.ReplicaSet) int {
 	own := Replicas(set.Spec.Replicas)

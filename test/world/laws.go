@@ -284,6 +284,16 @@ func (l *laws) waitsForTraffic(user string, pod *corev1.Pod) bool {
 	return l.isGuarded(user, pod) && isTrue(pod, corev1.PodReady) && (!wish.gone || wish.orphaned)
 }
 
+// unseen records a removal that PodOps may not see before its next act.
+func (l *laws) unseen(write apiserver.Write, pod *corev1.Pod, on Workload) {
+	if write.User == person {
+		l.taken[on.Name] = write.Time
+	}
+	if !isControlled(pod) {
+		l.freed[on.Name] = append(l.freed[on.Name], write.Time)
+	}
+}
+
 // removal checks the laws of the removal of a pod.
 func (l *laws) removal(write apiserver.Write, pod *corev1.Pod) {
 	if !isRemoval(write) {
@@ -291,12 +301,7 @@ func (l *laws) removal(write apiserver.Write, pod *corev1.Pod) {
 	}
 	on, _ := l.world.schedule.workload(pod.Labels[app])
 	l.removed[on.Name]++
-	if write.User == person {
-		l.taken[on.Name] = write.Time
-	}
-	if !isControlled(pod) {
-		l.freed[on.Name] = append(l.freed[on.Name], write.Time)
-	}
+	l.unseen(write, pod, on)
 	if !isActive(pod) {
 		return
 	}
