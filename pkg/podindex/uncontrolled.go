@@ -1,6 +1,14 @@
 package podindex
 
-import "k8s.io/apimachinery/pkg/types"
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podops-dev/podops/pkg/podstate"
+)
 
 // SetUncontrolled records the available pods of a workload that do not have the control label. They count for the rules that
 // cover the workload, until they get the label.
@@ -45,4 +53,22 @@ func (n *namespace) countUncontrolled(r *ruleset) int {
 		}
 	}
 	return total
+}
+
+// AvailablePods returns the UIDs of the available pods among the pods that a workload controls, for SetUncontrolled, and whether it
+// controls any that stays. A pod is available once it has been Ready for minReady.
+func AvailablePods(owner types.UID, minReady time.Duration, pods []*corev1.Pod, now time.Time) (available []types.UID, remain bool) {
+	for _, pod := range pods {
+		controller := metav1.GetControllerOfNoCopy(pod)
+		if controller == nil || controller.UID != owner || pod.DeletionTimestamp != nil || podstate.Finished(pod) {
+			continue
+		}
+		remain = true
+		for _, condition := range pod.Status.Conditions {
+			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue && !now.Before(condition.LastTransitionTime.Add(minReady)) {
+				available = append(available, pod.UID)
+			}
+		}
+	}
+	return available, remain
 }

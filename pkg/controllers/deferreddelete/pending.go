@@ -117,7 +117,7 @@ func edited() predicate.Funcs {
 func (p *PendingDeletes) pendingOf(ctx context.Context, workload client.Object) []reconcile.Request {
 	list := &corev1.PodList{}
 	ofWorkload := client.MatchingFields{replicasetpods.ControllerUIDField: string(workload.GetUID())}
-	err := p.client.List(ctx, list, client.InNamespace(workload.GetNamespace()), ofWorkload)
+	err := p.client.List(ctx, list, client.InNamespace(workload.GetNamespace()), ofWorkload, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		ctrllog.FromContext(ctx).Error(err, "Finding the pending deletes of a workload", "workload", client.ObjectKeyFromObject(workload))
 		return nil

@@ -1,14 +1,6 @@
 package uncontrolledpods
 
-import (
-	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/podops-dev/podops/pkg/replicasetscale"
-)
+import "time"
 
 const (
 	// settledFor is the time for which the status of a workload must count more pods than the cache has until its pods
@@ -41,31 +33,4 @@ func due(since time.Time, more bool, now time.Time) (list bool, wait time.Durati
 	default:
 		return false, 0
 	}
-}
-
-// availablePods returns the UIDs of the available pods among the pods that a workload controls, and whether it controls any
-// that stays.
-func availablePods(owner types.UID, minReady time.Duration, pods []corev1.Pod, now time.Time) (available []types.UID, remain bool) {
-	for i := range pods {
-		pod := &pods[i]
-		controller := metav1.GetControllerOfNoCopy(pod)
-		if controller == nil || controller.UID != owner || !replicasetscale.IsActive(pod) {
-			continue
-		}
-		remain = true
-		if isAvailable(pod, minReady, now) {
-			available = append(available, pod.UID)
-		}
-	}
-	return available, remain
-}
-
-// isAvailable reports whether a pod has been Ready for minReady.
-func isAvailable(pod *corev1.Pod, minReady time.Duration, now time.Time) bool {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady {
-			return condition.Status == corev1.ConditionTrue && !now.Before(condition.LastTransitionTime.Add(minReady))
-		}
-	}
-	return false
 }

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -54,30 +53,4 @@ func pod(name string, change func(*corev1.Pod)) corev1.Pod {
 		change(&p)
 	}
 	return p
-}
-
-func TestAvailablePods(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change   func(*corev1.Pod)
-		minReady time.Duration
-		want     []types.UID
-		remain   bool
-	}{
-		"a pod that serves":                           {want: []types.UID{"a"}, remain: true},
-		"a pod that has been Ready for minReady":      {minReady: time.Minute, want: []types.UID{"a"}, remain: true},
-		"a pod that has not been Ready for that long": {minReady: 2 * time.Minute, remain: true},
-		"a pod that is not Ready":                     {change: func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }, remain: true},
-		"a pod that starts":                           {change: func(p *corev1.Pod) { p.Status.Conditions = nil }, remain: true},
-		"a pod that has finished":                     {change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }},
-		"a pod that terminates":                       {change: func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: epoch} }},
-		"a pod of another owner":                      {change: func(p *corev1.Pod) { p.OwnerReferences[0].UID = "other" }},
-		"a pod without an owner":                      {change: func(p *corev1.Pod) { p.OwnerReferences = nil }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, remain := availablePods("web", tc.minReady, []corev1.Pod{pod("a", tc.change)}, epoch)
-			if diff := cmp.Diff(tc.want, got); diff != "" || remain != tc.remain {
-				t.Errorf("some remain: %t, want %t; available (-want +got):\n%s", remain, tc.remain, diff)
-			}
-		})
-	}
 }

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/replicasetpods"
 	"github.com/podops-dev/podops/pkg/replicasetscale"
 )
@@ -257,7 +258,11 @@ func (r *Reconciler) count(ctx context.Context, object client.Object, workload f
 		return nil, false, fmt.Errorf("listing the pods of %s without the label %s: %w",
 			client.ObjectKeyFromObject(object), appsv1alpha1.ControlLabelKey, err)
 	}
-	available, remain = availablePods(object.GetUID(), workload.minReady, list.Items, r.clock.Now())
+	pods := make([]*corev1.Pod, len(list.Items))
+	for i := range list.Items {
+		pods[i] = &list.Items[i]
+	}
+	available, remain = podindex.AvailablePods(object.GetUID(), workload.minReady, pods, r.clock.Now())
 	return available, remain, nil
 }
 

@@ -92,7 +92,7 @@ const (
 
 // round makes one round in a namespace.
 func round(ctx context.Context, objects Objects, namespace string, options Options) (evaluation.Snapshot, evaluation.Outcome, error) {
-	index, err := objects.index()
+	index, err := objects.index(options.Now)
 	if err != nil {
 		return evaluation.Snapshot{}, evaluation.Outcome{}, err
 	}

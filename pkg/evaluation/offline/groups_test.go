@@ -99,3 +99,44 @@ func TestMinReadySecondsPace(t *testing.T) {
 		}
 	}
 }
+
+// TestPodsWithoutTheLabelCount has a workload with four pods. A user has labelled one pod, which is to be deleted.
+func TestPodsWithoutTheLabelCount(t *testing.T) {
+	const deployment, earlier = "cart", "cart-1"
+	labelled := map[string]string{"app": "cart", appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue}
+	for name, tc := range map[string]struct {
+		template map[string]string // of the Deployment
+		broken   bool              // the other pods
+		want     string
+	}{
+		"of a Deployment that has got the label":           {template: labelled, want: "Permitted"},
+		"while they are unavailable":                       {template: labelled, broken: true, want: "Withheld NoRoom"},
+		"not of a Deployment without it, which wants none": {template: map[string]string{"app": "cart"}, want: "Permitted"},
+	} {
+		objects := fleet(atMost(1))
+		objects.Pods = nil
+		above := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: deployment, UID: deployment}}
+		above.Spec.Replicas, above.Spec.Template.Labels = new(int32(4)), tc.template
+		set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: earlier, UID: earlier, OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: "Deployment", Name: deployment, UID: deployment, Controller: new(true)},
+		}}}
+		set.Spec.Replicas, set.Spec.Template.Labels = new(int32(4)), map[string]string{"app": "cart"}
+		objects.Add(above, "shop")
+		objects.Add(set, "shop")
+		objects.Add(served("cart-0", now.Add(-time.Hour), "ReplicaSet", earlier), "shop")
+		objects = beginAll(t, objects, offline.Operation{Type: appsv1alpha1.DeleteOperationType})
+		for i := range 3 {
+			other := served(fmt.Sprintf("cart-%d", i+1), now.Add(-time.Hour), "ReplicaSet", earlier)
+			delete(other.Labels, appsv1alpha1.ControlLabelKey)
+			for c := range other.Status.Conditions {
+				if tc.broken {
+					other.Status.Conditions[c].Status = corev1.ConditionFalse
+				}
+			}
+			objects.Add(other, "shop")
+		}
+		if got := summary(t, objects)[0]; got != "cart-0 "+tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -97,8 +98,8 @@ func (o *Objects) Replace(with Objects) {
 	}
 }
 
-// index returns an index of the objects.
-func (o *Objects) index() (*podindex.Index, error) {
+// index returns an index of the objects at a time.
+func (o *Objects) index(now time.Time) (*podindex.Index, error) {
 	index := podindex.NewIndex(func(string) {})
 	for _, namespace := range o.Namespaces {
 		index.SetNamespace(namespace.Name, namespace.Labels)
@@ -116,7 +117,7 @@ func (o *Objects) index() (*podindex.Index, error) {
 	for _, budget := range o.Budgets {
 		index.SetDisruptionBudget(podindex.DisruptionBudgetOf(budget))
 	}
-	// As in the cache of the manager: rules neither see nor count other pods.
+	// As in the cache of the manager: rules do not see other pods.
 	var pods []any
 	for _, pod := range o.Pods {
 		if appsv1alpha1.IsControlled(pod.Labels) {
@@ -126,6 +127,7 @@ func (o *Objects) index() (*podindex.Index, error) {
 	if err := index.PodStore().Replace(pods, "1"); err != nil {
 		return nil, fmt.Errorf("indexing the pods: %w", err)
 	}
+	o.setUncontrolled(index, now)
 	// Rules that read the labels of a namespace wait until it is seen.
 	for _, name := range o.NamespacesOfPods() {
 		known := slices.ContainsFunc(o.Namespaces, func(namespace *corev1.Namespace) bool { return namespace.Name == name })
@@ -134,4 +136,30 @@ func (o *Objects) index() (*podindex.Index, error) {
 		}
 	}
 	return index, nil
+}
+
+// setUncontrolled sets the available pods without the control label, for the same workloads as package uncontrolledpods does in the
+// manager.
+func (o *Objects) setUncontrolled(index *podindex.Index, now time.Time) {
+	owners, controls := map[types.UID]podindex.Owner{}, map[types.UID]bool{}
+	for _, owner := range o.Owners {
+		owners[owner.UID] = owner
+	}
+	for _, pod := range o.Pods {
+		if controller := metav1.GetControllerOfNoCopy(pod); controller != nil && appsv1alpha1.IsControlled(pod.Labels) {
+			controls[controller.UID] = true
+			controls[owners[controller.UID].Controller] = true
+		}
+	}
+	for uid, owner := range owners {
+		of := owner
+		if owner.Kind == "ReplicaSet" && !appsv1alpha1.IsControlled(owner.TemplateLabels) {
+			of = owners[owner.Controller]
+		}
+		if owner.Kind == "Job" || !controls[of.UID] || !appsv1alpha1.IsControlled(of.TemplateLabels) {
+			continue
+		}
+		available, _ := podindex.AvailablePods(uid, owner.MinReady, o.Pods, now)
+		index.SetUncontrolled(owner.Namespace, uid, available)
+	}
 }
