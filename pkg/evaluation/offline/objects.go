@@ -141,17 +141,23 @@ func (o *Objects) index(now time.Time) (*podindex.Index, error) {
 // setUncontrolled sets the available pods without the control label, for the same workloads as package uncontrolledpods does in the
 // manager.
 func (o *Objects) setUncontrolled(index *podindex.Index, now time.Time) {
-	owners, controls := map[types.UID]podindex.Owner{}, map[types.UID]bool{}
+	owners, controls, others := map[types.UID]podindex.Owner{}, map[types.UID]bool{}, map[types.UID][]*corev1.Pod{}
 	for _, owner := range o.Owners {
 		owners[owner.UID] = owner
 	}
 	for _, pod := range o.Pods {
-		if controller := metav1.GetControllerOfNoCopy(pod); controller != nil && appsv1alpha1.IsControlled(pod.Labels) {
+		controller := metav1.GetControllerOfNoCopy(pod)
+		switch {
+		case controller == nil:
+		case appsv1alpha1.IsControlled(pod.Labels):
 			controls[controller.UID] = true
 			controls[owners[controller.UID].Controller] = true
+		default:
+			others[controller.UID] = append(others[controller.UID], pod)
 		}
 	}
-	for uid, owner := range owners {
+	for uid, pods := range others {
+		owner := owners[uid]
 		of := owner
 		if owner.Kind == "ReplicaSet" && !appsv1alpha1.IsControlled(owner.TemplateLabels) {
 			of = owners[owner.Controller]
@@ -159,7 +165,7 @@ func (o *Objects) setUncontrolled(index *podindex.Index, now time.Time) {
 		if owner.Kind == "Job" || !controls[of.UID] || !appsv1alpha1.IsControlled(of.TemplateLabels) {
 			continue
 		}
-		available, _ := podindex.AvailablePods(uid, owner.MinReady, o.Pods, now)
+		available, _ := podindex.AvailablePods(uid, owner.MinReady, pods, now)
 		index.SetUncontrolled(owner.Namespace, uid, available)
 	}
 }
