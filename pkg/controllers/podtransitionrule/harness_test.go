@@ -78,8 +78,10 @@ type harness struct {
 
 func newHarness(t testing.TB, options opa.Options) *harness {
 	t.Helper()
-	if options.CustomTimeout == 0 {
-		options.CustomTimeout = time.Minute // other tests may keep this process busy
+	for _, limit := range []*time.Duration{&options.Timeout, &options.CustomTimeout} {
+		if *limit == 0 {
+			*limit = time.Minute // other tests may keep the machine busy
+		}
 	}
 	e, err := opa.New(options)
 	if err != nil {
