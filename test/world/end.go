@@ -190,6 +190,14 @@ func (w *World) awaitSettled(ctx context.Context, within time.Duration, step str
 	return false
 }
 
+// neverStarts reports whether a pod with a broken image stays: its owner was deleted without it, or is a new DaemonSet, which counts
+// its template generations from 1 again and takes an older pod with the same number for its own.
+func (l *laws) neverStarts(pod *corev1.Pod) bool {
+	wish := l.world.wished(pod.Labels[app])
+	controller := metav1.GetControllerOf(pod)
+	return wish.orphaned || wish.recreated && controller != nil && controller.Kind == string(DaemonSet)
+}
+
 // unsettled returns the laws of the end that do not hold now.
 func (l *laws) unsettled() []Violation {
 	l.mu.Lock()
@@ -209,7 +217,7 @@ func (l *laws) unsettled() []Violation {
 			}
 		case pod.DeletionTimestamp != nil:
 			found = append(found, Violation{Law: lawServes, Text: pod.Name + " is terminating"})
-		case image(pod.Spec) == node.Broken && l.world.wished(pod.Labels[app]).orphaned: // it never starts
+		case image(pod.Spec) == node.Broken && l.neverStarts(pod):
 		case !isTrue(pod, corev1.PodReady):
 			found = append(found, Violation{Law: lawServes, Text: fmt.Sprintf("%s is not Ready: gate %t, containers %t, labels %s",
 				pod.Name, isTrue(pod, appsv1alpha1.ServiceReadyGate), isTrue(pod, corev1.ContainersReady), lifecycleKeys(pod.Labels))})

@@ -142,7 +142,7 @@ func (l *laws) numberWants(on Workload, pod *corev1.Pod) string {
 	after := l.remaining(pod, func(other *corev1.Pod) bool { return other.Labels[app] == on.Name })
 	least := floor(l.wished[on.Name], now) + l.world.schedule.Strict
 	switch {
-	case on.Kind == ReplicaSet || l.isCurrent(on, pod): // the number is all that the owner wants
+	case on.Kind == ReplicaSet || l.isCurrent(on, pod) && !l.rollsOut(on, pod): // the number is all that the owner wants
 	case l.wasOld(on, pod, now):
 		return ""
 	case on.Kind == Deployment:
@@ -168,6 +168,14 @@ func (l *laws) wasOld(on Workload, pod *corev1.Pod, now time.Time) bool {
 
 func (l *laws) revision(pod *corev1.Pod) revision {
 	return revision{image(pod.Spec), l.facts(pod).templated}
+}
+
+// rollsOut reports whether a Deployment has active pods of another revision than a pod: its controller scales both ReplicaSets, and
+// keeps maxUnavailable for them together.
+func (l *laws) rollsOut(on Workload, pod *corev1.Pod) bool {
+	return on.Kind == Deployment && len(l.mirror.active(func(other *corev1.Pod) bool {
+		return other.Labels[app] == on.Name && other.Namespace == pod.Namespace && l.revision(other) != l.revision(pod)
+	})) > 0
 }
 
 // isCurrent reports whether a pod has the revision that its workload has had for a time.
