@@ -86,6 +86,11 @@ type Waits struct {
 	// Pods is the number of pods.
 	Pods int
 
+	// Cleared is how often the annotations of PodOps were removed from the ReplicaSet without a surplus. They are removed
+	// again at ClearAfter: a controller may go on making the request that adds them.
+	Cleared    int
+	ClearAfter time.Time
+
 	// Exchanged is when waiting deletions were cancelled last so that others begin, and Passes how often that was for
 	// pods that had been withheld before.
 	Exchanged time.Time
@@ -140,8 +145,10 @@ func Decide(s Snapshot, waits Waits, now time.Time) (Decision, Waits) {
 	decision := Decision{Unpin: undone(s.Pods)}
 	waits = waits.counted(s.counted())
 	if !s.HasSurplus() {
-		if HasAnnotations(s.Set) {
+		if HasAnnotations(s.Set) && !now.Before(waits.ClearAfter) {
 			decision.Annotations = withoutAnnotations(s.Set)
+			waits.ClearAfter = now.Add(backoff.Delay(WakeAgainAfter, waits.Cleared, LongestPause))
+			waits.Cleared++
 		}
 		return rest(decision, waits, now)
 	}
@@ -199,17 +206,24 @@ func withoutAnnotations(set *appsv1.ReplicaSet) map[string]any {
 	return removed
 }
 
-// rest forgets the pauses of a ReplicaSet that has no surplus after a while.
+// rest forgets the pauses of a ReplicaSet that has no surplus after a while, and how often it was cleared.
 func rest(decision Decision, waits Waits, now time.Time) (Decision, Waits) {
 	if waits.SufficesSince.IsZero() {
 		waits.SufficesSince = now
 	}
-	left := ForgetAfter - now.Sub(waits.SufficesSince)
-	if waits.Cancelled == 0 || left <= 0 {
+	rested, kept := Waits{SufficesSince: waits.SufficesSince}, false
+	if left := ForgetAfter - now.Sub(waits.SufficesSince); waits.Cancelled > 0 && left > 0 {
+		rested.Cancelled, rested.BeginAfter, rested.Pods, kept = waits.Cancelled, waits.BeginAfter, waits.Pods, true
+		decision.Wake = left
+	}
+	if left := waits.ClearAfter.Sub(now); left > 0 {
+		rested.Cleared, rested.ClearAfter, kept = waits.Cleared, waits.ClearAfter, true
+		decision.Wake = backoff.MinDelay(decision.Wake, left)
+	}
+	if !kept {
 		return decision, Waits{}
 	}
-	decision.Wake = left
-	return decision, Waits{SufficesSince: waits.SufficesSince, Cancelled: waits.Cancelled, BeginAfter: waits.BeginAfter, Pods: waits.Pods}
+	return decision, rested
 }
 
 // missing returns how many pods beyond the desired number have not begun their deletion.

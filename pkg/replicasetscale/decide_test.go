@@ -108,7 +108,15 @@ func TestDecide(t *testing.T) {
 			snapshot: inRollout(3, 1), pods: three(undoneByUser, deleting), want: Decision{Wake: FirstPause},
 		},
 		"annotations are removed when nothing waits": {
-			snapshot: alone(3, woken, desired, lowest), pods: three(), want: Decision{Annotations: map[string]any{woken: nil, desired: nil, lowest: nil}},
+			snapshot: alone(3, woken, desired, lowest), pods: three(),
+			want: Decision{Annotations: map[string]any{woken: nil, desired: nil, lowest: nil}, Wake: WakeAgainAfter},
+		},
+		"those that come back stay for a while": {
+			snapshot: alone(3, desired), pods: three(), waits: Waits{Cleared: 1, ClearAfter: now.Add(time.Second)}, want: Decision{Wake: time.Second},
+		},
+		"and for longer each time": {
+			snapshot: alone(3, desired), pods: three(), waits: Waits{Cleared: 1, ClearAfter: now},
+			want: Decision{Annotations: map[string]any{desired: nil}, Wake: 2 * WakeAgainAfter},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

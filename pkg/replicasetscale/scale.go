@@ -109,11 +109,17 @@ func Others(set *appsv1.ReplicaSet, pods []*corev1.Pod) int {
 // maxUnavailable, where pods of the newest ReplicaSet count once they are available: unavailable pods first, and those
 // of older ReplicaSets first. For the newest ReplicaSet it is more if that has available pods beyond spec.replicas, and too
 // few pods would be available without them. An old ReplicaSet keeps no such pods: while it has any, the controller of
-// Deployments takes no step.
+// Deployments takes no step. Where the Deployment is paused, its controller still lowers old ReplicaSets to 0 once the newest
+// has all pods, and takes no other step.
 func (w Workload) Target(set *appsv1.ReplicaSet) int {
 	own := Replicas(set.Spec.Replicas)
 	newest := w.newest()
-	if newest == nil || !isRolling(w.Deployment) || w.Deployment.Spec.Paused || w.Deployment.DeletionTimestamp != nil {
+	switch {
+	case newest == nil || !isRolling(w.Deployment) || w.Deployment.DeletionTimestamp != nil:
+		return own
+	case w.Deployment.Spec.Paused && set.UID != newest.UID && w.isSaturated(newest):
+		return 0
+	case w.Deployment.Spec.Paused:
 		return own
 	}
 	least := Replicas(w.Deployment.Spec.Replicas) - maxUnavailable(w.Deployment)
@@ -144,6 +150,13 @@ func (w Workload) Target(set *appsv1.ReplicaSet) int {
 		missing -= min(int(sibling.Status.AvailableReplicas), Replicas(sibling.Spec.Replicas)-removed[sibling.UID])
 	}
 	return own + max(0, min(missing, int(newest.Status.AvailableReplicas)-own))
+}
+
+// isSaturated reports whether the newest ReplicaSet has all pods of the Deployment, which are available.
+func (w Workload) isSaturated(newest *appsv1.ReplicaSet) bool {
+	all := Replicas(w.Deployment.Spec.Replicas)
+	return newest.Annotations[deploymentReplicasAnnotationKey] == strconv.Itoa(all) &&
+		Replicas(newest.Spec.Replicas) == all && int(newest.Status.AvailableReplicas) == all
 }
 
 // newest returns the ReplicaSet with the highest revision; nil before the Deployment has one of its own revision.

@@ -127,6 +127,8 @@ func TestTarget(t *testing.T) {
 	sets := func(sets ...*appsv1.ReplicaSet) []*appsv1.ReplicaSet { return sets }
 	paused, ending := rolls(4, "2", "1", "0"), rolls(4, "2", "1", "1")
 	paused.Spec.Paused, ending.DeletionTimestamp = true, &metav1.Time{Time: epoch}
+	complete := revised(2, 4, 4)
+	metav1.SetMetaDataAnnotation(&complete.ObjectMeta, deploymentReplicasAnnotationKey, "4")
 	for name, tc := range map[string]struct {
 		deployment *appsv1.Deployment
 		sets       []*appsv1.ReplicaSet
@@ -144,6 +146,8 @@ func TestTarget(t *testing.T) {
 		"a rollout that was undone wants all":                      {rolls(4, "3", "1", "0"), sets(revised(3, 4, 4), revised(2, 1, 1)), []int{4, 0}},
 		"undone, before the Deployment has the revision":           {rolls(4, "2", "1", "0"), sets(revised(3, 4, 4), revised(2, 1, 1)), []int{4, 0}},
 		"none while it is paused":                                  {paused, sets(revised(1, 4, 4), revised(2, 1, 1)), []int{4, 1}},
+		"all while it is paused, once the new ReplicaSet has all":  {paused, sets(revised(1, 1, 1), complete), []int{0, 4}},
+		"not before that has the number of the Deployment":         {paused, sets(revised(1, 1, 1), revised(2, 4, 4)), []int{1, 4}},
 		"none while it is deleted":                                 {ending, sets(revised(1, 4, 4), revised(2, 1, 1)), []int{4, 1}},
 		"none of the strategy Recreate":                            {recreating(rolls(4, "2", "1", "0")), sets(revised(1, 4, 4), revised(2, 0, 0)), []int{4, 0}},
 		"none before the new ReplicaSet is there":                  {rolls(4, "2", "1", "1"), sets(revised(1, 4, 4)), []int{4}},

@@ -50,10 +50,11 @@ func (w *World) own(ctx context.Context) {
 	}
 }
 
-// customSpec returns a custom resource with its numbers; nil if it does not exist.
+// customSpec returns a custom resource with its numbers; nil if it does not exist, or is being deleted: its controller
+// creates no pods for the garbage collector.
 func (w *World) customSpec(on Workload) (object *unstructured.Unstructured, replicas int, image string) {
 	object, ok := w.laws.object(strings.ToLower(string(on.Kind))+"s", on.Namespace(), on.Name).(*unstructured.Unstructured)
-	if !ok {
+	if !ok || object.GetDeletionTimestamp() != nil {
 		return nil, 0, ""
 	}
 	n, _, _ := unstructured.NestedInt64(object.Object, "spec", "replicas")

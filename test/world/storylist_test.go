@@ -259,6 +259,11 @@ func counterparts() []story {
 			length: 4 * time.Minute, left: 7, removed: anyNumber,
 		},
 		{
+			name: "a Deployment is paused at the last step of a rollout that is held", workload: deployment(3),
+			acts:   []world.Act{approvals(), at(1, "approve", 2, ""), at(5, "image", 0, "v2"), at(90, "pause", 0, "")},
+			length: 12 * time.Minute, left: anyNumber, removed: anyNumber,
+		},
+		{
 			name: "a Deployment is scaled in and out again while new pods do not start", workload: with(deployment(2), func(w *world.Workload) {
 				w.MaxUnavailable, w.MaxSurge = "0", "1"
 			}),
