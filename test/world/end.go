@@ -117,11 +117,19 @@ func (w *World) calm(ctx context.Context) error {
 		if err == nil && wish.image == node.Broken {
 			err = w.setImage(ctx, on, "v-mended")
 		}
-		if err == nil {
-			err = w.mend(ctx, on)
-		}
 		if err != nil {
 			w.trace.note(fmt.Sprintf("calming %s: %v", on.Name, err))
+		}
+	}
+	if !pause(ctx, 10*time.Second) { // a controller that has not seen the image yet makes another pod that never starts
+		return ctx.Err()
+	}
+	for _, on := range w.schedule.Workloads {
+		if w.wished(on.Name).gone {
+			continue
+		}
+		if err := w.mend(ctx, on); err != nil {
+			w.trace.note(fmt.Sprintf("mending %s: %v", on.Name, err))
 		}
 	}
 	return nil
@@ -190,12 +198,13 @@ func (w *World) awaitSettled(ctx context.Context, within time.Duration, step str
 	return false
 }
 
-// neverStarts reports whether a pod with a broken image stays: its owner was deleted without it, or is a new DaemonSet, which counts
-// its template generations from 1 again and takes an older pod with the same number for its own.
+// neverStarts reports whether a pod with a broken image stays: it was released, its owner was deleted without it, or is a new DaemonSet,
+// which counts its template generations from 1 again and takes an older pod with the same number for its own.
 func (l *laws) neverStarts(pod *corev1.Pod) bool {
-	wish := l.world.wished(pod.Labels[app])
+	on, known := l.world.schedule.workload(pod.Labels[app])
+	wish := l.world.wished(on.Name)
 	controller := metav1.GetControllerOf(pod)
-	return wish.orphaned || wish.recreated && controller != nil && controller.Kind == string(DaemonSet)
+	return !known || wish.orphaned || wish.recreated && controller != nil && controller.Kind == string(DaemonSet)
 }
 
 // unsettled returns the laws of the end that do not hold now.
