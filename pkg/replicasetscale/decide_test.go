@@ -111,7 +111,7 @@ func TestDecide(t *testing.T) {
 			snapshot: alone(3, woken, desired, lowest), pods: three(),
 			want: Decision{Annotations: map[string]any{woken: nil, desired: nil, lowest: nil}, Wake: WakeAgainAfter},
 		},
-		"those that come back stay for a while": {
+		"annotations that come back stay for a while": {
 			snapshot: alone(3, desired), pods: three(), waits: Waits{Cleared: 1, ClearAfter: now.Add(time.Second)}, want: Decision{Wake: time.Second},
 		},
 		"and for longer each time": {
