@@ -124,6 +124,12 @@ func (w *World) calm(ctx context.Context) error {
 	if !pause(ctx, 10*time.Second) { // a controller that has not seen the image yet makes another pod that never starts
 		return ctx.Err()
 	}
+	w.mendAll(ctx)
+	return nil
+}
+
+// mendAll mends every workload that was not deleted.
+func (w *World) mendAll(ctx context.Context) {
 	for _, on := range w.schedule.Workloads {
 		if w.wished(on.Name).gone {
 			continue
@@ -132,7 +138,6 @@ func (w *World) calm(ctx context.Context) error {
 			w.trace.note(fmt.Sprintf("mending %s: %v", on.Name, err))
 		}
 	}
-	return nil
 }
 
 // mend ends what can never end by itself: a budget that permits no disruption once the workload is scaled in by one, a pod that never
@@ -204,7 +209,7 @@ func (l *laws) neverStarts(pod *corev1.Pod) bool {
 	on, known := l.world.schedule.workload(pod.Labels[app])
 	wish := l.world.wished(on.Name)
 	controller := metav1.GetControllerOf(pod)
-	return !known || wish.orphaned || wish.recreated && controller != nil && controller.Kind == string(DaemonSet)
+	return !known || wish.orphaned || wish.recreated && (controller == nil || controller.Kind == string(DaemonSet))
 }
 
 // unsettled returns the laws of the end that do not hold now.
