@@ -15,7 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -75,13 +77,16 @@ func TestManifestsAreAccepted(t *testing.T) {
 					t.Errorf("rule %s does not refer to policy %s", rule.Name, shared.Name)
 					continue
 				}
-				if _, errs := schema.Complete(rule.Rego.Parameters.Raw, field.NewPath("parameters")); len(errs) > 0 {
+				if _, errs := schema.Complete(given(rule), field.NewPath("parameters")); len(errs) > 0 {
 					t.Errorf("rule %s: %v", rule.Name, errs)
 				}
 			}
 		})
 	}
 }
+
+// given returns the parameters of a rule; nil without any.
+func given(rule appsv1alpha1.TransitionRule) []byte { return ptr.Deref(rule.Rego.Parameters, apiextensionsv1.JSON{}).Raw }
 
 // TestNoExamplePassesWithoutAFact removes each fact from the inputs with which the tests of the
 // examples expect a pod to wait: the pod still waits. Labels are not removed: a missing label is a

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podops-dev/podops/pkg/rule"
 )
@@ -78,6 +79,9 @@ func libraryCases() map[string]workedCase {
 	team := func(name string) rule.Environment {
 		return rule.Environment{Now: friday(), Namespace: rule.Namespace{Name: "shop", Labels: labels("team", name)}}
 	}
+	wanting := func(workload rule.Workload) rule.Environment {
+		return rule.Environment{Now: friday(), Workloads: map[types.UID]rule.Workload{"u1": workload}}
+	}
 	monday := rule.Environment{Now: friday().AddDate(0, 0, 3)}
 	const approval, ticket, component = "podops.dev/approved-until", "podops.dev/ticket", "app.kubernetes.io/component"
 	return map[string]workedCase{
@@ -95,6 +99,9 @@ func libraryCases() map[string]workedCase {
 			"business_hours", pod("web-0", nil), calm,
 			notAllowed("pods go at 09:00-16:00 on Monday, Tuesday, Wednesday, Thursday (Europe/Berlin)"),
 		},
+
+		"a Deployment that is not paused": {"not_while_paused", pod("web-0", nil), wanting(rule.Workload{Desired: 3}), passed},
+		"a paused Deployment":             {"not_while_paused", pod("web-0", nil), wanting(rule.Workload{Paused: true}), notAllowed("Deployment web is paused")},
 
 		"another node": {
 			"few_per_node", on("a", pod("web-0", nil)),

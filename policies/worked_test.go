@@ -237,7 +237,7 @@ func (e example) program(t testing.TB, subject *opa.Engine) *opa.Program {
 		t.Fatal(errs)
 	}
 	rule := rules.Spec.Rules[0]
-	given, errs := schema.Complete(rule.Rego.Parameters.Raw, field.NewPath("parameters"))
+	completed, errs := schema.Complete(given(rule), field.NewPath("parameters"))
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
@@ -250,7 +250,7 @@ func (e example) program(t testing.TB, subject *opa.Engine) *opa.Program {
 		t.Fatal(err)
 	}
 	module, err := spec.Rule(types.NamespacedName{Namespace: "shop", Name: rules.Name}, rule, &spec.Custom{
-		Source: shared.Spec.Module, Entry: found.Entry, ParametersSchema: declared, Parameters: given,
+		Source: shared.Spec.Module, Entry: found.Entry, ParametersSchema: declared, Parameters: completed,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -155,7 +155,7 @@ func (e *Evaluator) prepare(
 func newEnvironment(snapshot Snapshot, view podindex.RuleView, now time.Time) rule.Environment {
 	env := rule.Environment{
 		Now: now, Namespace: rule.Namespace{Name: snapshot.Namespace, Labels: snapshot.NamespaceLabels},
-		Counts: view.Counts, Pods: view.Pods, Permits: view.Permits,
+		Counts: view.Counts, Pods: view.Pods, Permits: view.Permits, Workloads: snapshot.Workloads,
 	}
 	if len(view.Live) > 0 {
 		env.Committed = map[types.UID]bool{}

@@ -25,6 +25,7 @@ type Recollection struct {
 	version   uint64 // of requests; 0 for none
 	counts    rule.Counts
 	namespace rule.Namespace
+	workloads map[types.UID]rule.Workload
 
 	// details reports whether the rule reads the details of pods.
 	details bool
@@ -65,7 +66,7 @@ type note struct {
 // scope lists the inputs of a verdict besides the pod and the operation. A verdict with the zero value is valid as
 // long as the pod does not change.
 type scope struct {
-	counts, namespace bool
+	counts, namespace, owner bool
 
 	// details means that the verdict depends on the details of the pod as well.
 	details bool
@@ -78,7 +79,8 @@ type scope struct {
 func newScope(program Program) scope {
 	needs := program.Needs()
 	return scope{
-		counts: program.VerdictsNeedCounts(), namespace: needs.Namespace, details: needs.Details, always: needs.Now || needs.Pods || needs.Permits,
+		counts: program.VerdictsNeedCounts(), namespace: needs.Namespace, owner: needs.Owner, details: needs.Details,
+		always: needs.Now || needs.Pods || needs.Permits,
 	}
 }
 
@@ -105,10 +107,10 @@ func (r *Recollection) Evaluate(
 
 // open returns the positions of the requests to evaluate: without a verdict, or with one that is not valid any more.
 func (r *Recollection) open(reads scope, fallback bool, env rule.Environment, requests []rule.Request, version uint64) (open []int) {
-	all := reads.always || reads.counts && r.counts != env.Counts || reads.namespace && !sameNamespace(r.namespace, env.Namespace)
+	all := reads.always || r.differs(reads, env)
 	r.details = reads.details
 	r.align(requests, version)
-	r.counts, r.namespace = env.Counts, env.Namespace
+	r.counts, r.namespace, r.workloads = env.Counts, env.Namespace, env.Workloads
 	if r.ofFallback != fallback {
 		for i := range r.notes {
 			r.notes[i].known = false
@@ -125,6 +127,12 @@ func (r *Recollection) open(reads scope, fallback bool, env rule.Environment, re
 	}
 	r.again = len(open) > 0
 	return open
+}
+
+// differs reports whether a part of the environment that the rule reads has changed since its last round.
+func (r *Recollection) differs(reads scope, env rule.Environment) bool {
+	return reads.counts && r.counts != env.Counts || reads.namespace && !sameNamespace(r.namespace, env.Namespace) ||
+		reads.owner && !maps.Equal(r.workloads, env.Workloads)
 }
 
 // align keeps the verdicts and notes of these requests, and forgets all others.

@@ -95,6 +95,7 @@ func TestEvaluatesAgainWhen(t *testing.T) {
 	counts := rule.Environment{Counts: rule.Counts{Available: 3}}
 	space := rule.Environment{Namespace: rule.Namespace{Name: "shop", Labels: map[string]string{"alert": "no"}}}
 	alert := rule.Environment{Namespace: rule.Namespace{Name: "shop", Labels: map[string]string{"alert": "yes"}}}
+	paused := rule.Environment{Workloads: map[types.UID]rule.Workload{"d": {Paused: true}}}
 	late := request("a", "1")
 	late.Attempt = "2"
 	other := request("a", "1")
@@ -119,6 +120,8 @@ func TestEvaluatesAgainWhen(t *testing.T) {
 		"counts that matter did not":                        {again: request("a", "1"), first: counts, second: counts, needs: opa.Needs{Counts: true}},
 		"labels of the namespace changed that matter":       {again: request("a", "1"), first: space, second: alert, needs: opa.Needs{Namespace: true}, evaluated: true},
 		"labels of the namespace changed that do not":       {again: request("a", "1"), first: space, second: alert},
+		"the owner changed that matters":                    {again: request("a", "1"), second: paused, needs: opa.Needs{Owner: true}, evaluated: true},
+		"the owner changed that does not":                   {again: request("a", "1"), second: paused},
 		"the verdict depends on the time":                   {again: request("a", "1"), needs: opa.Needs{Now: true}, evaluated: true},
 		"the rule could not be evaluated":                   {again: request("a", "1"), verdict: rule.Verdict{Code: rule.CodeEvaluationFailed}, evaluated: true},
 		"the rule was too slow":                             {again: request("a", "1"), verdict: rule.Verdict{Code: rule.CodeTimeout}, evaluated: true},

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/open-policy-agent/opa/v1/topdown"
+	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/opa/vet"
@@ -21,7 +22,7 @@ func (p *Program) evaluateEach(ctx context.Context, from rule.Environment, reque
 	round, stop := context.WithTimeout(ctx, p.engine.options.RoundBudget)
 	defer stop()
 	result := rule.Result{Verdicts: make(map[string]rule.Verdict, len(requests))}
-	if requests = p.withDetails(from, requests, result.Verdicts); len(requests) == 0 {
+	if requests = p.withFacts(from, requests, result.Verdicts); len(requests) == 0 {
 		return result
 	}
 	batch := p.batch(from, requests)
@@ -54,13 +55,13 @@ func (p *Program) batch(from rule.Environment, requests []rule.Request) Batch {
 	return Batch{
 		Source: Source{Owner: p.owner, Module: key.module, ParametersSchema: json.RawMessage(key.schema)},
 		ID:     p.info.source, Namespace: p.id.Ruleset.Namespace, Literal: p.literal, Parameters: p.parameters,
-		Environment: read(from, p.info.Needs), Requests: requests,
+		Environment: read(from, p.info.Needs, requests), Requests: requests,
 		Details: p.info.Needs.Details, Limit: p.engine.options.CustomTimeout, Outputs: p.engine.options.Observe != nil,
 	}
 }
 
-// read returns the parts of an environment that a module reads.
-func read(from rule.Environment, needs Needs) rule.Environment {
+// read returns the parts of an environment that a module reads for some requests.
+func read(from rule.Environment, needs Needs, requests []rule.Request) rule.Environment {
 	kept := rule.Environment{Namespace: rule.Namespace{Name: from.Namespace.Name}}
 	if needs.Now {
 		kept.Now = from.Now
@@ -76,6 +77,14 @@ func read(from rule.Environment, needs Needs) rule.Environment {
 	}
 	if needs.Pods {
 		kept.Pods, kept.Committed = from.Pods, from.Committed
+	}
+	if needs.Owner {
+		kept.Workloads = map[types.UID]rule.Workload{}
+		for _, request := range requests {
+			if workload, known := from.Workloads[request.Pod.Owner.UID]; known {
+				kept.Workloads[request.Pod.Owner.UID] = workload
+			}
+		}
 	}
 	return kept
 }

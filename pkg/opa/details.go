@@ -50,42 +50,50 @@ func detailFields(details rule.PodDetails) [][2]*ast.Term {
 // finds no image to object to would let it pass.
 var errUnknownDetails = errors.New("its containers are not known, and the module names a field that is made of them")
 
-// withDetails returns the requests that a module can be evaluated for, and sets the verdicts of the others: if the module reads
-// details, those of its pods must be known.
-func (p *Program) withDetails(from rule.Environment, requests []rule.Request, verdicts map[string]rule.Verdict) []rule.Request {
-	if !p.info.Needs.Details {
+// withFacts returns the requests that a module can be evaluated for, and sets the verdicts of the others: what it reads of
+// pods and of the owner must be known.
+func (p *Program) withFacts(from rule.Environment, requests []rule.Request, verdicts map[string]rule.Verdict) []rule.Request {
+	if !p.info.Needs.Details && !p.info.Needs.Owner {
 		return requests
 	}
-	unknown := func(pod *rule.PodFact) bool { return pod.Details.Unknown }
+	unknown := func(pod *rule.PodFact) bool { return p.info.Needs.Details && pod.Details.Unknown }
 	var other *rule.PodFact
 	if at := slices.IndexFunc(from.Pods, unknown); at >= 0 && p.info.Needs.Pods {
 		other = from.Pods[at]
 	}
 	known := make([]rule.Request, 0, len(requests))
 	for _, request := range requests {
-		pod := other
-		if unknown(request.Pod) {
-			pod = request.Pod
-		}
-		if pod == nil {
+		pod, owner := request.Pod, request.Pod.Owner
+		_, counted := from.Workloads[owner.UID]
+		switch {
+		case unknown(pod):
+			verdicts[request.Key()] = p.failed(fmt.Errorf("pod %s: %w", pod.Name, errUnknownDetails))
+		case other != nil:
+			verdicts[request.Key()] = p.failed(fmt.Errorf("pod %s: %w", other.Name, errUnknownDetails))
+		case p.info.Needs.Owner && owner.UID != "" && !counted:
+			verdicts[request.Key()] = p.failed(fmt.Errorf("the desired number of %s %s is not known, and the module reads input.owner", owner.Kind, owner.Name))
+		default:
 			known = append(known, request)
-			continue
 		}
-		verdicts[request.Key()] = p.failed(fmt.Errorf("pod %s: %w", pod.Name, errUnknownDetails))
 	}
 	return known
 }
 
-// checkDetails returns an error if a module reads details that an input of a decision log does not have: it was recorded for a
-// module that reads none.
-func checkDetails(input ast.Value, needs Needs) error {
-	if !needs.Details {
+// checkRecorded returns an error if a module reads what an input of a decision log does not have: it was recorded for a
+// module that does not read it.
+func checkRecorded(input ast.Value, needs Needs) error {
+	lacks := func(path ...*ast.Term) bool {
+		_, err := input.Find(path)
+		return err != nil
+	}
+	switch {
+	case needs.Details && lacks(fieldNames["pod"], fieldNames["images"]):
+		return errors.New("the input was recorded without images, resources, restarts, conditions and times of pods, and the module reads one of them")
+	case needs.Owner && lacks(fieldNames["owner"]):
+		return errors.New("the input was recorded without input.owner, and the module reads it")
+	default:
 		return nil
 	}
-	if _, err := input.Find(ast.Ref{fieldNames["pod"], fieldNames["images"]}); err != nil {
-		return errors.New("the input was recorded without images, resources, restarts, conditions and times of pods, and the module reads one of them")
-	}
-	return nil
 }
 
 // imageTerm returns the parts of an image as the kubelet reads it: docker.io and latest are added where they are meant. An

@@ -100,6 +100,11 @@ func completed(given any) any {
 		"counts":    map[string]any{"selected": 3, "desired": 3, "available": 3, "reserved": 0},
 		"rule":      map[string]any{"name": "mine", "stage": "PreCheck", "enforcement": "Enforce"},
 	}).(map[string]any)
+	if owner, reads := whole["owner"]; reads {
+		whole["owner"] = filled(owner, map[string]any{
+			"kind": "Deployment", "name": "web", "uid": "2", "desired": 3, "revision": "5d4f", "paused": false,
+		})
+	}
 	others := []any{}
 	for _, other := range whole["pods"].([]any) {
 		others = append(others, filled(other, pod))

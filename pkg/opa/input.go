@@ -61,9 +61,10 @@ func taskTerm(task rule.Task) *ast.Term {
 	)
 }
 
-// customInput returns the input of a user's module: every field of policies/schema/input.json.
+// customInput returns the input of a user's module: every field of policies/schema/input.json, and the owner for a module
+// that reads it.
 func (f *termCache) customInput(rule, parameters *ast.Term, env env, request rule.Request) ast.Value {
-	input := ast.NewObject(
+	fields := [][2]*ast.Term{
 		named("stage", ast.StringTerm(string(request.Stage))),
 		named("now", env.now),
 		named("operation", sorted(ast.ObjectTerm(
@@ -79,7 +80,11 @@ func (f *termCache) customInput(rule, parameters *ast.Term, env env, request rul
 		named("counts", env.counts),
 		named("permits", env.permits),
 		named("rule", rule),
-	)
+	}
+	if env.workloads != nil {
+		fields = append(fields, named("owner", env.owner(request.Pod.Owner)))
+	}
+	input := ast.NewObject(fields...)
 	input.Keys() // sorts the keys of the input; the keys of its parts are sorted
 	return input
 }

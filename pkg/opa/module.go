@@ -118,7 +118,7 @@ func (e *Engine) EvaluateModule(ctx context.Context, batch Batch, ready func() e
 		if err != nil {
 			return fmt.Errorf("reading the input: %w", err)
 		}
-		if err := checkDetails(input, program.Needs); err != nil {
+		if err := checkRecorded(input, program.Needs); err != nil {
 			return answered(Answer{Err: err})
 		}
 		return answered(program.answer(ctx, input, batch.Limit, batch.Outputs))

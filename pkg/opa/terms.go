@@ -41,7 +41,7 @@ var fieldNames = func() map[string]*ast.Term {
 	terms := map[string]*ast.Term{}
 	for _, name := range []string{
 		"annotations", "answered", "at", "available", "available_since", "cause", "class", "conditions", "container", "counts", "created", "current",
-		"desired", "digest", "id", "images", "kind", "labels", "limits", "name", "namespace", "node", "now", "operation", "owner", "parameters", "permits",
+		"desired", "digest", "id", "images", "kind", "labels", "limits", "name", "namespace", "node", "now", "operation", "owner", "parameters", "paused", "permits",
 		"permitted", "pod", "pods", "ready", "ready_since", "reason", "registry", "repository", "requests", "reserved", "resources", "restarts",
 		"retry_due", "revision", "rule", "selected", "since", "skip_rules", "stage", "started", "state", "status", "tag", "task", "text", "type", "uid",
 		"value",
@@ -106,11 +106,7 @@ func encodePod(pod *rule.PodFact, details bool, available bool, since time.Time,
 		named("uid", ast.StringTerm(string(pod.UID))),
 		named("labels", stringsTerm(pod.Labels)),
 		named("annotations", stringsTerm(pod.Annotations)),
-		named("owner", ast.ObjectTerm(
-			named("kind", ast.StringTerm(pod.Owner.Kind)),
-			named("name", ast.StringTerm(pod.Owner.Name)),
-			named("uid", ast.StringTerm(string(pod.Owner.UID))),
-		)),
+		named("owner", ast.ObjectTerm(ownerFields(pod.Owner)...)),
 		named("revision", ast.ObjectTerm(
 			named("current", ast.StringTerm(pod.Revision.Current)),
 			named("state", ast.StringTerm(string(cmp.Or(pod.Revision.State, rule.RevisionUnknown)))),
@@ -123,6 +119,13 @@ func encodePod(pod *rule.PodFact, details bool, available bool, since time.Time,
 		named("permitted", ast.InternedTerm(permitted)),
 		named("skip_rules", listTerm(pod.SkipRules)),
 	)...))
+}
+
+// ownerFields returns the fields that name a workload.
+func ownerFields(owner rule.Owner) [][2]*ast.Term {
+	return [][2]*ast.Term{
+		named("kind", ast.StringTerm(owner.Kind)), named("name", ast.StringTerm(owner.Name)), named("uid", ast.StringTerm(string(owner.UID))),
+	}
 }
 
 // stringsTerm returns a map of strings as a term; {} for nil.
@@ -186,6 +189,9 @@ type env struct {
 
 	pods []podTerm
 
+	// workloads are the known workloads; nil for a module that does not read the owner.
+	workloads map[types.UID]rule.Workload
+
 	// details reports whether pods have their details.
 	details bool
 }
@@ -215,6 +221,9 @@ func (f *termCache) env(from rule.Environment, needs Needs) env {
 	if needs.Permits {
 		made.permits = permitsTerm(from.Permits)
 	}
+	if made.workloads = from.Workloads; needs.Owner && made.workloads == nil {
+		made.workloads = map[types.UID]rule.Workload{}
+	}
 	if needs.Pods {
 		made.pods = make([]podTerm, 0, len(from.Pods))
 		for _, pod := range from.Pods {
@@ -226,6 +235,19 @@ func (f *termCache) env(from rule.Environment, needs Needs) env {
 		}
 	}
 	return made
+}
+
+// owner returns the workload of a pod, whose numbers are known. A pod without a workload wants itself.
+func (a env) owner(owner rule.Owner) *ast.Term {
+	workload := rule.Workload{Desired: 1}
+	if owner.UID != "" {
+		workload = a.workloads[owner.UID]
+	}
+	return sorted(ast.ObjectTerm(append(ownerFields(owner),
+		named("desired", ast.InternedTerm(workload.Desired)),
+		named("revision", ast.StringTerm(workload.Revision)),
+		named("paused", ast.InternedTerm(workload.Paused)),
+	)...))
 }
 
 // others returns all pods except the pod with the UID.

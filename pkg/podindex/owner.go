@@ -1,6 +1,7 @@
 package podindex
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -68,6 +69,9 @@ type Owner struct {
 	// Surges is true for a workload whose rollouts create pods beyond the desired number.
 	Surges bool
 
+	// Paused is true for a Deployment that is paused, and for a Job that is suspended.
+	Paused bool
+
 	// Terminating is true once it has a deletion timestamp.
 	Terminating bool
 
@@ -92,7 +96,7 @@ func (o Owner) hasPlaceOf(other Owner) bool {
 func (o Owner) equals(other Owner) bool {
 	return o.hasPlaceOf(other) && o.Desired == other.Desired && o.MinReady == other.MinReady && o.Terminating == other.Terminating &&
 		o.Uncounted == other.Uncounted && o.Scale == other.Scale && o.Observed == other.Observed && o.Unreadable == other.Unreadable &&
-		o.Recreates == other.Recreates && o.Surges == other.Surges && o.Progress == other.Progress &&
+		o.Recreates == other.Recreates && o.Surges == other.Surges && o.Paused == other.Paused && o.Progress == other.Progress &&
 		slices.Equal(o.SkipRules, other.SkipRules) && maps.Equal(o.TemplateLabels, other.TemplateLabels)
 }
 
@@ -294,12 +298,25 @@ func (n *namespace) replacing() map[types.UID]deferreddelete.Owner {
 	return replacing
 }
 
-// noteNewest updates the newest revision of each Deployment.
+// workloads returns the workloads with known numbers at the top of the chains of the controllers of pods.
+func (n *namespace) workloads() map[types.UID]rule.Workload {
+	workloads := map[types.UID]rule.Workload{}
+	for _, c := range n.controllers {
+		if owner, known := n.owners[c.top]; known && !owner.Uncounted {
+			workloads[c.top] = rule.Workload{
+				Desired: owner.Desired, Paused: owner.Paused, Revision: cmp.Or(owner.UpdateRevision, n.newestHash[c.top]),
+			}
+		}
+	}
+	return workloads
+}
+
+// noteNewest updates the newest revision of each Deployment, and its hash.
 func (n *namespace) noteNewest() {
-	n.newest = map[types.UID]int64{}
+	n.newest, n.newestHash = map[types.UID]int64{}, map[types.UID]string{}
 	for _, owner := range n.owners {
-		if owner.Controller != "" {
-			n.newest[owner.Controller] = max(n.newest[owner.Controller], owner.Revision)
+		if owner.Controller != "" && owner.Revision >= n.newest[owner.Controller] {
+			n.newest[owner.Controller], n.newestHash[owner.Controller] = owner.Revision, hashOf(owner.TemplateLabels)
 		}
 	}
 	n.noteOldest()

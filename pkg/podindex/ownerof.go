@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
@@ -31,6 +32,7 @@ func OwnerOf(object metav1.Object) (owner Owner, counts bool) {
 		owner.MinReady, owner.Observed = seconds(o.Spec.MinReadySeconds), int(o.Status.Replicas)
 		owner.Kind, owner.Desired, owner.TemplateLabels = kindReplicaSet, replicas(o.Spec.Replicas), o.Spec.Template.Labels
 	case *appsv1.Deployment:
+		owner.Paused = o.Spec.Paused
 		owner.Kind, owner.Desired, owner.TemplateLabels = "Deployment", replicas(o.Spec.Replicas), o.Spec.Template.Labels
 		if owner.Recreates = o.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType; owner.Recreates {
 			owner.SkipRules = podstate.SkipRules(o.Spec.Template.Annotations)
@@ -50,6 +52,7 @@ func OwnerOf(object metav1.Object) (owner Owner, counts bool) {
 		if !appsv1alpha1.IsControlled(o.Spec.Template.Labels) {
 			return Owner{}, false // most Jobs have no pod in the index
 		}
+		owner.Paused = ptr.Deref(o.Spec.Suspend, false)
 		owner.Kind, owner.Desired, owner.TemplateLabels = "Job", deferreddelete.DesiredOfJob(o), o.Spec.Template.Labels
 	default:
 		return Owner{}, false

@@ -57,6 +57,9 @@ type Snapshot struct {
 	// sorted by name.
 	Leftover []*corev1.Pod
 
+	// Workloads are the workloads of pods whose numbers are known, by UID. Nil when nothing waits.
+	Workloads map[types.UID]rule.Workload
+
 	waiting *waitingList
 
 	// complete are the ReplicaSets that need each of their pods. Nil when nothing waits.
@@ -213,7 +216,7 @@ func (x *Index) Snapshot(name string, pods func(*appsv1alpha1.PodTransitionRule)
 	v.waiting = n.waiting.ordered()
 	v.Waiting = v.waiting.requests
 	if len(v.Waiting) > 0 {
-		v.complete, v.replacing = n.complete(), n.replacing()
+		v.complete, v.replacing, v.Workloads = n.complete(), n.replacing(), n.workloads()
 	}
 	v.Disruptions = n.disruptionViews(v.versions)
 	for _, p := range n.leftover {

@@ -75,6 +75,19 @@ type Owner struct {
 	UID  types.UID
 }
 
+// Workload is what a workload of pods wants.
+type Workload struct {
+	// Desired is the number of pods that it wants.
+	Desired int
+
+	// Revision is the hash of the pod template that it makes new pods from, as Revision.Current of its pods; empty
+	// if it is not known.
+	Revision string
+
+	// Paused is spec.paused of a Deployment, and spec.suspend of a Job.
+	Paused bool
+}
+
 // Revision is the revision of a workload that a pod was made from.
 type Revision struct {
 	// Current is the hash of the pod template: the label pod-template-hash or
@@ -250,4 +263,7 @@ type Environment struct {
 
 	// Permits are the recent permits, oldest first.
 	Permits []Permit
+
+	// Workloads are the workloads with known numbers, by UID: those of PodFact.Owner.
+	Workloads map[types.UID]Workload
 }

@@ -101,6 +101,7 @@ type facts struct {
 	owner     string
 	age       int64
 	available bool
+	paused    bool
 	others    int
 }
 
@@ -134,6 +135,7 @@ func simplifications(optional []fact) []func(facts) facts {
 		func(f facts) facts { f.age = usual.age; return f },
 		func(f facts) facts { f.available = usual.available; return f },
 		func(f facts) facts { f.others = usual.others; return f },
+		func(f facts) facts { f.paused = usual.paused; return f },
 	}
 	for _, one := range optional {
 		made = append(made, func(f facts) facts { return f.without(one) })
@@ -152,7 +154,7 @@ func (f facts) described() []string {
 		{"input.operation.type", f.operation, usual.operation}, {"input.operation.cause", f.cause, usual.cause},
 		{"input.namespace.name", f.namespace, usual.namespace}, {"input.pod.owner.kind", f.owner, usual.owner},
 		{"the age of the pod in seconds", f.age, usual.age}, {"input.pod.available", f.available, usual.available},
-		{"the number of other pods", f.others, usual.others},
+		{"the number of other pods", f.others, usual.others}, {"input.owner.paused", f.paused, usual.paused},
 	} {
 		if one.value != one.with {
 			unusual = append(unusual, fmt.Sprintf("%s %v", one.path, one.value))
@@ -170,6 +172,7 @@ func (s *search) draw() facts {
 	drawn := facts{
 		optional: map[fact]string{}, operation: s.value("delete"), cause: pick(s, "", "Rollout", "ScaleIn"), namespace: s.value("shop"),
 		owner: s.value("Deployment"), age: pick(s, int64(1), 600, 86400, 30*86400), available: s.random.IntN(4) > 0, others: s.random.IntN(4),
+		paused: s.random.IntN(4) == 0,
 	}
 	for _, one := range s.facts {
 		if s.random.IntN(4) > 0 {
@@ -226,8 +229,11 @@ func (s *search) input(from facts) (json.RawMessage, error) {
 		"parameters": json.RawMessage(cmp.Or(string(s.module.Custom.Parameters), "{}")),
 		"pod":        pod("web-0", entries), "pods": others,
 		"namespace": map[string]any{"name": from.namespace, "labels": entries[namespaceLabels]},
-		"counts":    map[string]any{"selected": from.others + 1, "desired": from.others + 1, "available": from.others, "reserved": 0},
-		"permits":   []any{}, "rule": map[string]any{"name": "rule", "stage": "PreCheck", "enforcement": "Enforce", "conditions": []string{}},
+		"owner": map[string]any{
+			"kind": from.owner, "name": "web", "uid": "web", "desired": from.others + 1, "revision": "1", "paused": from.paused,
+		},
+		"counts":  map[string]any{"selected": from.others + 1, "desired": from.others + 1, "available": from.others, "reserved": 0},
+		"permits": []any{}, "rule": map[string]any{"name": "rule", "stage": "PreCheck", "enforcement": "Enforce", "conditions": []string{}},
 	})
 }
 

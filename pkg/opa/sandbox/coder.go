@@ -223,6 +223,11 @@ func (c *coder) environment(e *rule.Environment) {
 		str(c, &permit.Pod)
 		c.time(&permit.At)
 	})
+	entries(c, &e.Workloads, func(c *coder, workload *rule.Workload) {
+		number(c, &workload.Desired)
+		str(c, &workload.Revision)
+		c.flag(&workload.Paused)
+	})
 }
 
 // request codes the fields of a request that users' modules read.

@@ -125,7 +125,8 @@ func environment(all []*rule.PodFact) rule.Environment {
 		Now: time.Unix(1700000300, 7), Namespace: rule.Namespace{Name: "shop", Labels: map[string]string{"team": "a"}},
 		Counts: rule.Counts{Selected: 4, Desired: 5, Available: 3, Reserved: 1},
 		Pods:   all, Committed: map[types.UID]bool{"uid-1": true},
-		Permits: []rule.Permit{{Pod: "web-9", At: time.Unix(1700000250, 0)}},
+		Permits:   []rule.Permit{{Pod: "web-9", At: time.Unix(1700000250, 0)}},
+		Workloads: map[types.UID]rule.Workload{"1": {Desired: 5, Revision: "r1", Paused: true}},
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 // Needs lists the parts of the environment (rule.Environment) that a module reads on any path. A
 // module that reads the input as a whole needs all of them.
 type Needs struct {
-	Counts, Now, Pods, Permits, Namespace bool
+	Counts, Now, Pods, Permits, Namespace, Owner bool
 
 	// Details are the fields of pods in DetailFields. A module that reads the input as a whole needs them if it names one.
 	Details bool
@@ -41,6 +41,7 @@ func NeedsOf(module *ast.Module) Needs {
 		needs.Pods = needs.Pods || name == "pods"
 		needs.Permits = needs.Permits || name == "permits"
 		needs.Namespace = needs.Namespace || name == "namespace"
+		needs.Owner = needs.Owner || name == "owner"
 		return false
 	})
 	return needs
@@ -48,7 +49,7 @@ func NeedsOf(module *ast.Module) Needs {
 
 // All returns the needs of a module that reads the input as a whole, and names a detail if n does.
 func (n Needs) All() Needs {
-	return Needs{Counts: true, Now: true, Pods: true, Permits: true, Namespace: true, Details: n.Details}
+	return Needs{Counts: true, Now: true, Pods: true, Permits: true, Namespace: true, Owner: true, Details: n.Details}
 }
 
 // namesDetail reports whether a module names one of DetailFields as a constant, other than in input.rule.

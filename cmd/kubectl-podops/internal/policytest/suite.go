@@ -91,6 +91,9 @@ type testCase struct {
 	// Desired are the replicas of workloads, such as {Deployment/web: 3}.
 	Desired map[string]int `json:"desired,omitempty"`
 
+	// Paused are the Deployments that are paused, such as [Deployment/web].
+	Paused []string `json:"paused,omitempty"`
+
 	Answers []offline.Answer `json:"answers,omitempty"`
 	Expect  []expectation    `json:"expect"`
 }
@@ -210,6 +213,11 @@ func (t testCase) addWorkloads(
 			return fmt.Errorf("desired: no pod has the owner %q", owner)
 		}
 	}
+	for _, owner := range t.Paused {
+		if counts[owner] == nil || !strings.HasPrefix(owner, "Deployment/") {
+			return fmt.Errorf("paused: no pod has the owner %q, which is to be Deployment/NAME", owner)
+		}
+	}
 	for _, owner := range slices.Sorted(maps.Keys(counts)) {
 		found, err := parseWorkload(owner)
 		if err != nil {
@@ -221,7 +229,7 @@ func (t testCase) addWorkloads(
 				replicas += number
 			}
 		}
-		found.add(objects, templates[owner], counts[owner], replicas, now)
+		found.add(objects, templates[owner], counts[owner], wish{replicas, slices.Contains(t.Paused, owner)}, now)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package policytest
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -73,8 +74,14 @@ func setLabel(pod *corev1.Pod, key, value string) {
 	pod.Labels[key] = value
 }
 
+// wish is what a workload wants.
+type wish struct {
+	replicas int
+	paused   bool
+}
+
 // add adds the workload. pods has the replicas by revision, and template is one of its pods.
-func (w workload) add(objects *offline.Objects, template *corev1.Pod, pods map[rule.RevisionState]int, replicas int, now time.Time) {
+func (w workload) add(objects *offline.Objects, template *corev1.Pod, pods map[rule.RevisionState]int, wants wish, now time.Time) {
 	labels := map[string]string{}
 	for key, value := range template.Labels {
 		if key == appsv1alpha1.ControlLabelKey || !strings.Contains(key, appsv1alpha1.LifecycleDomain) && key != appsv1.DefaultDeploymentUniqueLabelKey {
@@ -83,10 +90,10 @@ func (w workload) add(objects *offline.Objects, template *corev1.Pod, pods map[r
 	}
 	made := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}}
 	meta := metav1.ObjectMeta{Name: w.name, Namespace: template.Namespace, UID: uid(w.kind, w.name), Generation: 1}
-	number := int32(replicas)
+	number := int32(wants.replicas)
 	switch w.kind {
 	case "Deployment":
-		objects.Add(&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: &number, Template: made}}, meta.Namespace)
+		objects.Add(&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: &number, Template: made, Paused: wants.paused}}, meta.Namespace)
 		for revision, age := range revisionAges() {
 			objects.Add(w.newReplicaSet(revision, age, made, meta, int32(pods[revision]), now), meta.Namespace)
 		}
@@ -115,6 +122,8 @@ func (w workload) newReplicaSet(
 		created = created.Add(time.Hour)
 	}
 	name := w.replicaSet(revision)
+	template.Labels = maps.Clone(template.Labels)
+	template.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = strings.ToLower(string(revision))
 	return &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: meta.Namespace, UID: uid("ReplicaSet", name), CreationTimestamp: metav1.NewTime(created),

@@ -49,6 +49,16 @@ test_complete_with_the_details_of_all_pods if {
 	}
 }
 
+_owner := {"kind": "Deployment", "name": "web", "uid": "2", "desired": 3, "revision": "5d4f", "paused": false}
+
+test_complete_with_the_owner if {
+	facts := object.union(_facts, {"owner": _owner})
+	complete.all(facts)
+	every path, _ in object.remove(_paths(facts), ["owner"]) {
+		not complete.all(json.remove(facts, [path]))
+	}
+}
+
 test_not_complete_without_one_of_the_facts if {
 	every path, _ in _paths(_facts) {
 		not complete.all(json.remove(_facts, [path]))
