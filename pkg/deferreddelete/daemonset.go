@@ -45,20 +45,11 @@ func MayReplace(
 	return left == 0, slices.MinFunc(waiting, func(a, b *corev1.Pod) int { return cmp.Compare(Begun(a), Begun(b)) })
 }
 
-// MayNotReplace reports whether a pod of a DaemonSet, whose delete waits, does not go any more: it was unavailable when its delete
-// began, or other pods have become unavailable since, and with those whose delete began before there are as many as may be.
-func MayNotReplace(set *appsv1.DaemonSet, pod *corev1.Pod, pods []*corev1.Pod) bool {
-	if !isBounded(set) || !isReady(pod) || IsPermitted(pod) {
-		return false
-	}
-	left := maxUnavailable(set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable, int(set.Status.DesiredNumberScheduled), true)
-	for _, other := range pods {
-		began := IsDeferred(other.Labels) && (IsPermitted(other) || Begun(other) < Begun(pod))
-		if other.UID != pod.UID && (other.DeletionTimestamp != nil || !isReady(other) || began) {
-			left--
-		}
-	}
-	return left <= 0
+// MayLose reports whether another available pod of a DaemonSet may go beside its unavailable pods: a rolling update of it lets as
+// many be unavailable.
+func MayLose(set *appsv1.DaemonSet, unavailable int) bool {
+	return !isBounded(set) ||
+		unavailable < maxUnavailable(set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable, int(set.Status.DesiredNumberScheduled), true)
 }
 
 // isBounded reports whether a DaemonSet bounds how many of its pods are unavailable: it has a rolling update, which does not create

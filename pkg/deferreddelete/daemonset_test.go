@@ -13,6 +13,14 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
+// bound returns a DaemonSet of four pods of which so many may be unavailable in a rolling update.
+func bound(most intstr.IntOrString) *appsv1.DaemonSet {
+	set := &appsv1.DaemonSet{}
+	set.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &most}
+	set.Status.DesiredNumberScheduled = 4
+	return set
+}
+
 func TestMayReplace(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	daemon := func(uid string, edits ...func(*corev1.Pod)) *corev1.Pod {
@@ -36,12 +44,6 @@ func TestMayReplace(t *testing.T) {
 		}
 	}
 	waits := begun(ReplaceAnotherAfter, appsv1alpha1.PreCheckLabelPrefix)
-	bound := func(most intstr.IntOrString) *appsv1.DaemonSet {
-		set := &appsv1.DaemonSet{}
-		set.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &most}
-		set.Status.DesiredNumberScheduled = 4
-		return set
-	}
 	one := bound(intstr.FromInt32(1))
 	surges, misscheduled := bound(intstr.FromInt32(0)), bound(intstr.FromInt32(1))
 	surges.Spec.UpdateStrategy.RollingUpdate.MaxSurge = new(intstr.FromInt32(1))
@@ -80,26 +82,25 @@ func TestMayReplace(t *testing.T) {
 			}
 		})
 	}
-	later, permitted := begun(0, appsv1alpha1.PreCheckLabelPrefix), begun(0, appsv1alpha1.PrepareLabelPrefix)
+}
+
+func TestMayLose(t *testing.T) {
+	onDelete, misscheduled := bound(intstr.FromInt32(1)), bound(intstr.FromInt32(1))
+	onDelete.Spec.UpdateStrategy.RollingUpdate, misscheduled.Status.NumberMisscheduled = nil, 1
 	for name, tc := range map[string]struct {
-		set    *appsv1.DaemonSet
-		pod    *corev1.Pod
-		others []*corev1.Pod
-		want   bool
+		set         *appsv1.DaemonSet
+		unavailable int
+		want        bool
 	}{
-		"a pod that waits alone":                        {one, daemon("a", later), []*corev1.Pod{daemon("b")}, false},
-		"another pod began before":                      {one, daemon("a", later), []*corev1.Pod{daemon("b", waits)}, true},
-		"another pod began later":                       {one, daemon("a", waits), []*corev1.Pod{daemon("b", later)}, false},
-		"another pod is permitted":                      {one, daemon("a", waits), []*corev1.Pod{daemon("b", permitted)}, true},
-		"another pod is unavailable":                    {one, daemon("a", waits), []*corev1.Pod{daemon("b", unready)}, true},
-		"it is unavailable itself":                      {one, daemon("a", waits, unready), []*corev1.Pod{daemon("b", unready)}, false},
-		"it is permitted":                               {one, daemon("a", permitted), []*corev1.Pod{daemon("b", unready)}, false},
-		"two may be unavailable":                        {bound(intstr.FromInt32(2)), daemon("a", waits), []*corev1.Pod{daemon("b", unready)}, false},
-		"the new pods are created first":                {surges, daemon("a", waits), []*corev1.Pod{daemon("b", unready)}, false},
-		"pods are on nodes that it does not select now": {misscheduled, daemon("a", waits), []*corev1.Pod{daemon("b", unready)}, false},
+		"all pods are available":                        {bound(intstr.FromInt32(1)), 0, true},
+		"a pod is unavailable":                          {bound(intstr.FromInt32(1)), 1, false},
+		"two may be unavailable":                        {bound(intstr.FromInt32(2)), 1, true},
+		"a percentage is rounded up":                    {bound(intstr.FromString("26%")), 1, true},
+		"users delete its pods":                         {onDelete, 3, true},
+		"pods are on nodes that it does not select now": {misscheduled, 1, true},
 	} {
-		if got := MayNotReplace(tc.set, tc.pod, append(tc.others, tc.pod)); got != tc.want {
-			t.Errorf("%s: it does not go any more: %t, want %t", name, got, tc.want)
+		if got := MayLose(tc.set, tc.unavailable); got != tc.want {
+			t.Errorf("%s: may lose a pod: %t, want %t", name, got, tc.want)
 		}
 	}
 }

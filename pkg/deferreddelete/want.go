@@ -43,8 +43,8 @@ func Progress(owner metav1.Object) string {
 		return fmt.Sprintf("%d/%d/%s/%d/%d",
 			o.Generation, o.Status.ObservedGeneration, o.Status.UpdateRevision, o.Status.Replicas, o.Status.AvailableReplicas)
 	case *appsv1.DaemonSet:
-		return fmt.Sprintf("%d/%d/%d/%d/%d/%d", o.Generation, o.Status.ObservedGeneration, o.Status.NumberMisscheduled,
-			o.Status.UpdatedNumberScheduled, o.Status.CurrentNumberScheduled, o.Status.NumberAvailable)
+		return fmt.Sprintf("%d/%d/%d/%d/%d",
+			o.Generation, o.Status.ObservedGeneration, o.Status.NumberMisscheduled, o.Status.UpdatedNumberScheduled, o.Status.CurrentNumberScheduled)
 	case *batchv1.Job:
 		return fmt.Sprintf("%d/%d/%d", o.Generation, o.Status.Active, DesiredOfJob(o))
 	default:

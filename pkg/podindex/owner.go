@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -248,8 +249,8 @@ const maxOwnerDepth = 8
 type controlled struct {
 	pods int
 
-	// counted are the pods that are neither terminating nor finished.
-	counted int
+	// counted are the pods that are neither terminating nor finished, available the available ones.
+	counted, available int
 
 	// top is the UID of the owner that rules see of the pods: the top of the chain, or the
 	// controller itself while its owner is not in the index.
@@ -311,6 +312,32 @@ func (n *namespace) workloads() map[types.UID]rule.Workload {
 	return workloads
 }
 
+// kept returns the waiting pods of DaemonSets that stay while so many others are unavailable, or begin before them.
+func (n *namespace) kept(waiting []rule.Request) map[types.UID]bool {
+	kept, going := map[types.UID]bool{}, map[types.UID]int{}
+	for _, request := range waiting {
+		p := n.pods[request.Pod.UID]
+		if p == nil || p.pending == nil || request.ID != appsv1alpha1.PodDeleteID || !request.Pod.Available {
+			continue
+		}
+		uid := p.controller.UID
+		owner, c := n.owners[uid], n.controllers[uid]
+		unavailable := c.pods - c.available
+		if appsv1alpha1.IsControlled(owner.TemplateLabels) { // other pods are known, so that a missing one is, too
+			unavailable = max(unavailable, owner.Desired-c.available-len(n.uncontrolled[uid]))
+		}
+		set, ok := owner.Replaces.(*appsv1.DaemonSet)
+		switch {
+		case !ok:
+		case deferreddelete.MayLose(set, unavailable+going[uid]):
+			going[uid]++
+		default:
+			kept[request.Pod.UID] = true
+		}
+	}
+	return kept
+}
+
 // noteNewest updates the newest revision of each Deployment, and its hash.
 func (n *namespace) noteNewest() {
 	n.newest, n.newestHash = map[types.UID]int64{}, map[types.UID]string{}
@@ -358,6 +385,9 @@ func (n *namespace) own(p *pod, by int) (changed bool) {
 	}
 	if p.counts {
 		c.counted += by
+	}
+	if p.fact.Available {
+		c.available += by
 	}
 	if c.pods == 0 {
 		delete(n.controllers, controller)

@@ -65,6 +65,9 @@ type Snapshot struct {
 	// complete are the ReplicaSets that need each of their pods. Nil when nothing waits.
 	complete map[types.UID]bool
 
+	// kept are the waiting pods of DaemonSets of which too many pods are unavailable. Nil when nothing waits.
+	kept map[types.UID]bool
+
 	// replacing are the StatefulSets and DaemonSets with pods. Nil when nothing waits.
 	replacing map[types.UID]deferreddelete.Owner
 
@@ -150,7 +153,8 @@ func (v Snapshot) Pod(uid types.UID) *corev1.Pod {
 }
 
 // IsNeeded reports whether a pod waits for a deletion that its owner does not want any more: it was scaled out again, has
-// lost other pods, or its rollout was undone. The deletion ends after a while. A permit would only take the pod off traffic meanwhile.
+// lost other pods, or its rollout was undone, or, for a DaemonSet, as many pods as may be are unavailable. The deletion ends or goes
+// on after a while. A permit would only take the pod off traffic meanwhile.
 // PodOps removes no pod of a StatefulSet while it does not know that it is to go.
 func (v Snapshot) IsNeeded(uid types.UID) bool {
 	if v.waiting == nil {
@@ -160,6 +164,8 @@ func (v Snapshot) IsNeeded(uid types.UID) bool {
 	switch {
 	case p == nil:
 		return false
+	case v.kept[uid]:
+		return true
 	case p.pending == nil || v.replacing[p.controller.UID] == nil:
 		return p.surplus && v.complete[p.controller.UID]
 	}
@@ -217,6 +223,7 @@ func (x *Index) Snapshot(name string, pods func(*appsv1alpha1.PodTransitionRule)
 	v.Waiting = v.waiting.requests
 	if len(v.Waiting) > 0 {
 		v.complete, v.replacing, v.Workloads = n.complete(), n.replacing(), n.workloads()
+		v.kept = n.kept(v.Waiting)
 	}
 	v.Disruptions = n.disruptionViews(v.versions)
 	for _, p := range n.leftover {

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -288,6 +289,13 @@ func (l *laws) showsPods(on Workload, pods int) bool {
 // wants returns the number of pods that a workload wants in the end.
 func (l *laws) wants(on Workload, replicas int) int {
 	switch on.Kind {
+	case Fleet, Rollout: // PodOps does not write them, and of two users that do at once either may be the last
+		object, _ := l.mirror.get(strings.ToLower(string(on.Kind))+"s", on.Namespace(), on.Name).(*unstructured.Unstructured)
+		if object == nil {
+			return replicas
+		}
+		n, _, _ := unstructured.NestedInt64(object.Object, "spec", "replicas")
+		return int(n)
 	case DaemonSet:
 		return max(1, l.world.schedule.Nodes)
 	case Group:

@@ -278,9 +278,12 @@ func hasGate(pod *corev1.Pod) bool {
 }
 
 // waitsForTraffic reports whether the removal of a pod by a user waits until its traffic is off, and has not. The pods of an owner
-// that was deleted go at once.
+// that was deleted go at once. On a node that was deleted no kubelet reports that traffic is off.
 func (l *laws) waitsForTraffic(user string, pod *corev1.Pod) bool {
 	wish := l.world.wished(pod.Labels[app])
+	if l.mirror.get("nodes", "", pod.Spec.NodeName) == nil && pod.Spec.NodeName != "" {
+		return false
+	}
 	return l.isGuarded(user, pod) && isTrue(pod, corev1.PodReady) && (!wish.gone || wish.orphaned) && !l.lostLeader(pod)
 }
 

@@ -212,10 +212,7 @@ func (p *PendingDeletes) state(ctx context.Context, pod *corev1.Pod, record apps
 	seen := deferreddelete.LastSeen(record)
 	state.Unobserved = max(0, now.Sub(seen)-p.observed.Observe(pod.UID, aspectSeen, seen.String()))
 	state.May, state.Wake = lifecycle.MayOperate(facts, appsv1alpha1.PodDeleteID, p.options, now)
-	if state.Want, err = want(ctx, p.client, pod, record); err == nil && state.Want != deferreddelete.Unwanted && deferreddelete.OfDaemonSet(pod) {
-		state.Want, err = p.bounded(ctx, pod, state.Want)
-	}
-	if err != nil {
+	if state.Want, err = want(ctx, p.client, pod, record); err != nil {
 		return deferreddelete.State{}, err
 	}
 	if state.Want != deferreddelete.Unwanted {
@@ -224,22 +221,6 @@ func (p *PendingDeletes) state(ctx context.Context, pod *corev1.Pod, record apps
 	}
 	state.UnwantedFor = p.observed.Observe(pod.UID, aspectUnwanted, record.Since)
 	return state, nil
-}
-
-// bounded returns whether a DaemonSet wants a pod deleted with the pods that are unavailable now.
-func (p *PendingDeletes) bounded(ctx context.Context, pod *corev1.Pod, wanted deferreddelete.Want) (deferreddelete.Want, error) {
-	controller, set := metav1.GetControllerOfNoCopy(pod), &appsv1.DaemonSet{}
-	if !deferreddelete.OfOwner(pod) {
-		return wanted, nil
-	}
-	if err := p.client.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: controller.Name}, set); err != nil {
-		return wanted, client.IgnoreNotFound(err)
-	}
-	pods, err := replicasetpods.Reader{Reader: p.client}.Pods(ctx, pod.Namespace, controller.UID)
-	if err == nil && deferreddelete.MayNotReplace(set, pod, pods) {
-		wanted = deferreddelete.Unwanted
-	}
-	return wanted, err
 }
 
 // want returns whether the owner of a pod wants the pod deleted. The owner matters only to the

@@ -62,14 +62,7 @@ var (
 	daemonOwner   = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "web", UID: "web-uid"}
 )
 
-// replacing returns a DaemonSet in a rolling update of one pod at a time, inPlace one whose pods are all where they are to be; resumed returns a Job that has as many pods as it is to have.
-func replacing() *appsv1.DaemonSet {
-	set := inPlace()
-	set.Status.UpdatedNumberScheduled = 0
-	set.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{}
-	return set
-}
-
+// inPlace returns a DaemonSet whose pods are all where they are to be; resumed returns a Job that has as many pods as it is to have.
 func inPlace() *appsv1.DaemonSet {
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "web-uid", Generation: 1}}
 	set.Status = appsv1.DaemonSetStatus{ObservedGeneration: 1, CurrentNumberScheduled: 1, UpdatedNumberScheduled: 1}
@@ -171,12 +164,8 @@ func TestAPendingDeleteLapses(t *testing.T) {
 		"a StatefulSet's, when it is rolled back":    {reason: deferreddelete.LapseUnwanted, pod: recorded(on(bare().OwnedBy(statefulOwner).Label("controller-revision-hash", "old")), byOwner), cached: []client.Object{stateful("old")}, after: deferreddelete.UnwantedLapse},
 		"an owner's, when the pod was orphaned":      {reason: deferreddelete.LapseUnwanted, pod: recorded(on(bare()), byOwner), after: deferreddelete.UnwantedLapse},
 		"a DaemonSet's, when its nodes are selected": {reason: deferreddelete.LapseUnwanted, pod: recorded(on(bare().OwnedBy(daemonOwner)), byOwner), cached: []client.Object{inPlace()}, after: deferreddelete.UnwantedLapse},
-		"a DaemonSet's, when another pod fails": {
-			reason: deferreddelete.LapseUnwanted, pod: recorded(on(bare().OwnedBy(daemonOwner)), byOwner), after: deferreddelete.UnwantedLapse,
-			cached: []client.Object{replacing(), builders.MakePod("web-1").OwnedBy(daemonOwner).Unready(builders.Epoch).Obj()},
-		},
-		"a Job's, when it is resumed":               {reason: deferreddelete.LapseUnwanted, pod: recorded(on(bare().OwnedBy(jobOwner)), byOwner), cached: []client.Object{resumed()}, after: deferreddelete.UnwantedLapse},
-		"an owner's, when the owner does not exist": {reason: deferreddelete.LapseUnwanted, pod: recorded(on(bare().OwnedBy(daemonOwner)), byOwner), after: deferreddelete.UnwantedLapse},
+		"a Job's, when it is resumed":                {reason: deferreddelete.LapseUnwanted, pod: recorded(on(bare().OwnedBy(jobOwner)), byOwner), cached: []client.Object{resumed()}, after: deferreddelete.UnwantedLapse},
+		"an owner's, when the owner does not exist":  {reason: deferreddelete.LapseUnwanted, pod: recorded(on(bare().OwnedBy(daemonOwner)), byOwner), after: deferreddelete.UnwantedLapse},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newCluster(t, append([]client.Object{tc.pod}, tc.cached...)...)
@@ -219,7 +208,7 @@ func TestChangesOfOwners(t *testing.T) {
 		"a node is not selected":              {inPlace(), misscheduled, true},
 		"all nodes are selected again":        {misscheduled, inPlace(), true},
 		"all pods are updated":                {old, inPlace(), true},
-		"a pod of a DaemonSet is available":   {inPlace(), counted, true},
+		"a pod of a DaemonSet is available":   {inPlace(), counted, false},
 		"a StatefulSet has another revision":  {stateful("old"), stateful("new"), true},
 		"a StatefulSet is the same as before": {stateful("new"), stateful("new"), false},
 	} {

@@ -12,6 +12,7 @@ import (
 	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/test/builders"
 )
 
 // TestAPodThatIsNeededAgainIsNotPermitted shows that the approval of pods that were to go takes none of them off traffic once
@@ -129,4 +130,33 @@ func TestAPodThatItsWorkloadKeepsIsNotPermitted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestADaemonSetKeepsItsMaxUnavailable has two approved pods of a DaemonSet wait, whose deletes its controller has requested one after
+// the other, and a third that fails and recovers: at most one of them is out of service.
+func TestADaemonSetKeepsItsMaxUnavailable(t *testing.T) {
+	s := newHarness(t, opa.Options{})
+	s.rules("web", labelled("approved", "approved"))
+	daemonSet := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "w", Generation: 2}}
+	daemonSet.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{}
+	daemonSet.Status = appsv1.DaemonSetStatus{ObservedGeneration: 2, DesiredNumberScheduled: 3, CurrentNumberScheduled: 3}
+	owner, _ := podindex.OwnerOf(daemonSet)
+	s.index.SetOwner(owner)
+	owned := func(pod *builders.PodBuilder) *corev1.Pod {
+		made := pod.OwnedBy(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "web", UID: "w", Controller: new(true)}).Obj()
+		if deferreddelete.Begun(made) != "" {
+			record := deferreddelete.Request{Method: deferreddelete.MethodDelete, Actor: deferreddelete.ActorOwner, OwnerGeneration: 2}
+			made.Annotations = map[string]string{appsv1alpha1.PendingDeleteAnnotationKey: deferreddelete.Encode(record.Begin(made, deferreddelete.Begun(made)))}
+		}
+		return made
+	}
+	for i := range 2 {
+		s.put(owned(web(i).Label("approved", "yes").Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, s.clock.Now().Add(time.Duration(i)))))
+	}
+	s.put(owned(web(2).Unready(s.clock.Now())))
+	s.step(time.Second)
+	s.expectPermitted("while the third is unavailable")
+	s.put(owned(web(2)))
+	s.step(time.Second)
+	s.expectPermitted("once it has recovered", "web-000")
 }
