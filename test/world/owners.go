@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -29,24 +30,22 @@ const (
 	ownPeriod = 2 * time.Second
 )
 
-// own runs the controllers of Fleets, Rollouts and Groups.
+// own runs the controllers of Fleets, Rollouts and Groups, one for each: the requests of one may wait for their answers.
 func (w *World) own(ctx context.Context) {
-	for pause(ctx, ownPeriod) {
-		for _, workload := range w.schedule.Workloads {
-			var err error
-			switch workload.Kind {
-			case Fleet:
-				err = w.ownFleet(ctx, workload)
-			case Rollout:
-				err = w.ownRollout(ctx, workload)
-			case Group:
-				err = w.ownGroup(ctx, workload)
-			default: // Kubernetes has the controller
-			}
-			if client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
-				w.trace.note(workload.Name + ": " + cut(err.Error(), 120))
-			}
+	var controllers sync.WaitGroup
+	defer controllers.Wait()
+	for _, workload := range w.schedule.Workloads {
+		reconcile := map[Kind]func(context.Context, Workload) error{Fleet: w.ownFleet, Rollout: w.ownRollout, Group: w.ownGroup}[workload.Kind]
+		if reconcile == nil {
+			continue // Kubernetes has the controller
 		}
+		controllers.Go(func() {
+			for pause(ctx, ownPeriod) {
+				if err := reconcile(ctx, workload); client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
+					w.trace.note(workload.Name + ": " + cut(err.Error(), 120))
+				}
+			}
+		})
 	}
 }
 
