@@ -45,8 +45,7 @@ func MayReplace(
 	return left == 0, slices.MinFunc(waiting, func(a, b *corev1.Pod) int { return cmp.Compare(Begun(a), Begun(b)) })
 }
 
-// MayLose reports whether another available pod of a DaemonSet may go beside its unavailable pods: a rolling update of it lets as
-// many be unavailable.
+// MayLose reports whether a DaemonSet with so many unavailable pods may lose an available one in a rolling update.
 func MayLose(set *appsv1.DaemonSet, unavailable int) bool {
 	return !isBounded(set) ||
 		unavailable < maxUnavailable(set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable, int(set.Status.DesiredNumberScheduled), true)

@@ -13,7 +13,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// bound returns a DaemonSet of four pods of which so many may be unavailable in a rolling update.
+// bound returns a DaemonSet with four pods and a maxUnavailable.
 func bound(most intstr.IntOrString) *appsv1.DaemonSet {
 	set := &appsv1.DaemonSet{}
 	set.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &most}

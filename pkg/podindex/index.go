@@ -72,7 +72,7 @@ type namespace struct {
 	// newest has the highest revisions of the ReplicaSets of each Deployment, by its UID.
 	newest map[types.UID]int64
 
-	// newestHash has the hashes of the templates of these ReplicaSets, by the UID of the Deployment.
+	// newestHash has the template hash that each of these ReplicaSets has, by the UID of the Deployment.
 	newestHash map[types.UID]string
 
 	// oldest is the time at which the first ReplicaSet of each Deployment was created. See

@@ -299,7 +299,7 @@ func (n *namespace) replacing() map[types.UID]deferreddelete.Owner {
 	return replacing
 }
 
-// workloads returns the workloads with known numbers at the top of the chains of the controllers of pods.
+// workloads returns the workloads with known numbers that rules see as owners.
 func (n *namespace) workloads() map[types.UID]rule.Workload {
 	workloads := map[types.UID]rule.Workload{}
 	for _, c := range n.controllers {

@@ -65,7 +65,7 @@ type Snapshot struct {
 	// complete are the ReplicaSets that need each of their pods. Nil when nothing waits.
 	complete map[types.UID]bool
 
-	// kept are the waiting pods of DaemonSets of which too many pods are unavailable. Nil when nothing waits.
+	// kept are the waiting pods whose DaemonSet has too many unavailable pods. Nil when nothing waits.
 	kept map[types.UID]bool
 
 	// replacing are the StatefulSets and DaemonSets with pods. Nil when nothing waits.

@@ -13,7 +13,7 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// TestWorkloads has a pod of a Deployment wait: the snapshot has what the Deployment wants, and each change of that is a notification.
+// TestWorkloads has a pod wait: the snapshot has what its Deployment wants, and each change is a notification.
 func TestWorkloads(t *testing.T) {
 	x := newIndex(t)
 	x.put(builders.MakePod("web-0").Label(appsv1.DefaultDeploymentUniqueLabelKey, "one").

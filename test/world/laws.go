@@ -287,16 +287,6 @@ func (l *laws) waitsForTraffic(user string, pod *corev1.Pod) bool {
 	return l.isGuarded(user, pod) && isTrue(pod, corev1.PodReady) && (!wish.gone || wish.orphaned) && !l.lostLeader(pod)
 }
 
-// lostLeader reports whether the StatefulSet of a group of pods was deleted with its leader.
-func (l *laws) lostLeader(pod *corev1.Pod) bool {
-	controller := metav1.GetControllerOf(pod)
-	if controller == nil || controller.Kind != string(StatefulSet) {
-		return false
-	}
-	set, ok := l.mirror.get("statefulsets", pod.Namespace, controller.Name).(*appsv1.StatefulSet)
-	return !ok || set.UID != controller.UID
-}
-
 // unseen records a removal that PodOps may not see before its next act.
 func (l *laws) unseen(write apiserver.Write, pod *corev1.Pod, on Workload) {
 	if write.User == person {
@@ -390,7 +380,7 @@ func (l *laws) strangers(write apiserver.Write) {
 	}
 	labelled := func(on Workload) bool { return on.Stranger && l.world.wished(on.Name).labelled }
 	if write.Name == "" && slices.ContainsFunc(l.world.schedule.Workloads, labelled) {
-		return // the request has the name of no object: that of a pod from a template with the label, too
+		return // the request has no name, and may be for a pod with the label of a template
 	}
 	stranger := write.Namespace == Strangers
 	if pod, ok := l.mirror.get(write.Resource, write.Namespace, write.Name).(*corev1.Pod); ok {

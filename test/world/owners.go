@@ -298,3 +298,13 @@ func prepares(pod *corev1.Pod) bool {
 	}
 	return false
 }
+
+// lostLeader reports whether a pod is a worker whose StatefulSet was deleted with the leader.
+func (l *laws) lostLeader(pod *corev1.Pod) bool {
+	controller := metav1.GetControllerOf(pod)
+	if controller == nil || controller.Kind != string(StatefulSet) {
+		return false
+	}
+	set, ok := l.mirror.get("statefulsets", pod.Namespace, controller.Name).(*appsv1.StatefulSet)
+	return !ok || set.UID != controller.UID
+}

@@ -371,7 +371,7 @@ func (l *laws) ruleBound(write apiserver.Write, before *corev1.Pod, on Workload)
 	now := write.Time
 	bound := highest(l.bounds[before.Namespace+"/"+ruleName(on.Name, "max")], now) - l.world.schedule.Strict
 	if bound >= math.MaxInt32-1 || on.Kind == Group && !l.world.wished(on.Name).labelled {
-		return // a template without the label is of pods that no rule knows: those of a group that start count for nothing
+		return // no rule knows the pods that such a group is to have
 	}
 	selected, serving := l.serving(on)
 	if least := l.desired(on, now) - bound; serving+l.freedLately(on, now) < least && !l.failedRecently(selected, now) {
