@@ -86,7 +86,9 @@ func TestManifestsAreAccepted(t *testing.T) {
 }
 
 // given returns the parameters of a rule; nil without any.
-func given(rule appsv1alpha1.TransitionRule) []byte { return ptr.Deref(rule.Rego.Parameters, apiextensionsv1.JSON{}).Raw }
+func given(rule appsv1alpha1.TransitionRule) []byte {
+	return ptr.Deref(rule.Rego.Parameters, apiextensionsv1.JSON{}).Raw
+}
 
 // TestNoExamplePassesWithoutAFact removes each fact from the inputs with which the tests of the
 // examples expect a pod to wait: the pod still waits. Labels are not removed: a missing label is a
