@@ -102,7 +102,8 @@ var _ = Describe("kubectl podops dashboard", func() {
 		later.deployment(ctx, 1, nil)
 		states := gbytes.NewBuffer()
 		go readStates(ctx, page, states)
-		Eventually(ctx, states).WithTimeout(patience).Should(gbytes.Say(later.namespace))
+		// The dashboard lists the namespaces every 15 s, and then the objects in all of them, which other scenarios make and delete.
+		Eventually(ctx, states).WithTimeout(4 * patience).Should(gbytes.Say(later.namespace))
 	})
 })
 
