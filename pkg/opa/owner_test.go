@@ -17,7 +17,7 @@ func ownedRequest() rule.Request {
 	return made
 }
 
-// TestOwner shows what a module reads of the workload of a pod. Others find no owner.
+// TestOwner shows what modules that read the owner find in it. Others have none.
 func TestOwner(t *testing.T) {
 	const whole = "package rule\n\ndeny contains {\"message\": \"m\", \"details\": input.owner}\n"
 	known := rule.Environment{Workloads: map[types.UID]rule.Workload{"d": {Desired: 3, Revision: "5d4f", Paused: true}, "e": {Desired: 7}}}

@@ -322,16 +322,17 @@ func (n *namespace) kept(waiting []rule.Request) map[types.UID]bool {
 		}
 		uid := p.controller.UID
 		owner, c := n.owners[uid], n.controllers[uid]
+		set, ok := owner.Replaces.(*appsv1.DaemonSet)
+		if !ok || c == nil { // any user may have recorded the request, also on a pod without a controller
+			continue
+		}
 		unavailable := c.pods - c.available
 		if appsv1alpha1.IsControlled(owner.TemplateLabels) { // other pods are known, so that a missing one is, too
 			unavailable = max(unavailable, owner.Desired-c.available-len(n.uncontrolled[uid]))
 		}
-		set, ok := owner.Replaces.(*appsv1.DaemonSet)
-		switch {
-		case !ok:
-		case deferreddelete.MayLose(set, unavailable+going[uid]):
+		if deferreddelete.MayLose(set, unavailable+going[uid]) {
 			going[uid]++
-		default:
+		} else {
 			kept[request.Pod.UID] = true
 		}
 	}

@@ -9,5 +9,6 @@
 // is answered with the number of pods that have not been granted operate. The controller of Deployments takes that
 // number quietly: it counts spec.replicas of its ReplicaSets, so a rollout never exceeds replicas + maxSurge. No
 // request is remembered: what the next step would be follows from the Deployment and its ReplicaSets as they are
-// (Workload.Target), so a rollout that is undone, paused or fails to become available wants no pod any more.
+// (Workload.Target), so a rollout that is undone or fails to become available wants no pod any more. A rollout that is
+// paused wants the pods that its controller still removes.
 package replicasetscale
