@@ -323,12 +323,12 @@ func (m *managers) assemble(ctx context.Context, connection *rest.Config, as *ca
 	if err != nil {
 		return nil, fmt.Errorf("making metrics: %w", err)
 	}
-	skip, patience := true, 20*time.Second
+	skip, recovers, patience := true, false, 20*time.Second // a panic ends the program, and is not taken for an error
 	return operator.Assemble(ctx, connection, options, operator.Parts{
 		Manager: ctrl.Options{
 			Metrics: metricsserver.Options{BindAddress: "0"}, WebhookServer: server, Logger: logr.Discard(), GracefulShutdownTimeout: &patience,
 			LeaderElectionResourceLockInterface: as,
-			Controller:                          config.Controller{SkipNameValidation: &skip},
+			Controller:                          config.Controller{SkipNameValidation: &skip, RecoverPanic: &recovers},
 		},
 		Metrics: measured,
 	})

@@ -232,6 +232,16 @@ func counterparts() []story {
 			length: 4 * time.Minute, left: anyNumber,
 		},
 		{
+			name: "a StatefulSet is orphaned while its rollout waits", workload: of(world.StatefulSet, 3),
+			acts:   []world.Act{approvals(), at(10, "image", 0, "v2"), at(40, "orphan", 0, ""), at(60, "approve", 0, "")},
+			length: 4 * time.Minute, left: 3,
+		},
+		{
+			name: "a DaemonSet is orphaned while its rollout waits", workload: of(world.DaemonSet, 3),
+			acts:   []world.Act{approvals(), at(10, "image", 0, "v2"), at(40, "orphan", 0, ""), at(60, "approve", 0, "")},
+			length: 4 * time.Minute, left: anyNumber,
+		},
+		{
 			name: "a Deployment is orphaned during its rollout, and comes back", workload: deployment(3),
 			acts:   []world.Act{at(10, "image", 0, "v2"), at(12, "orphan", 0, "all"), at(70, "adopt", 0, "")},
 			length: 3 * time.Minute, left: anyNumber, removed: anyNumber,
