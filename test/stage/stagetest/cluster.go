@@ -59,6 +59,10 @@ func Start(t *testing.T, root, name string) *Cluster {
 		if err := w.Down(); err != nil {
 			t.Errorf("ending the control plane: %v", err)
 		}
+		// The manager goes on after a panic of a controller, and tries again.
+		if log, err := os.ReadFile(w.ManagerLog()); err != nil || strings.Contains(string(log), "[recovered]") {
+			t.Errorf("the log of the manager has a panic, or cannot be read: %v", err)
+		}
 		if !t.Failed() {
 			_ = os.RemoveAll(dir) // a folder of temporary files
 			return
