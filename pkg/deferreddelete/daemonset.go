@@ -45,12 +45,6 @@ func MayReplace(
 	return left == 0, slices.MinFunc(waiting, func(a, b *corev1.Pod) int { return cmp.Compare(Begun(a), Begun(b)) })
 }
 
-// MayLose reports whether a DaemonSet with so many unavailable pods may lose an available one in a rolling update.
-func MayLose(set *appsv1.DaemonSet, unavailable int) bool {
-	return !isBounded(set) ||
-		unavailable < maxUnavailable(set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable, int(set.Status.DesiredNumberScheduled), true)
-}
-
 // isBounded reports whether a DaemonSet bounds how many of its pods are unavailable: it has a rolling update, which does not create
 // the new pod first, and no pods on nodes that are not selected.
 func isBounded(set *appsv1.DaemonSet) bool {

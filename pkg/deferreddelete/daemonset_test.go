@@ -83,24 +83,3 @@ func TestMayReplace(t *testing.T) {
 		})
 	}
 }
-
-func TestMayLose(t *testing.T) {
-	onDelete, misscheduled := bound(intstr.FromInt32(1)), bound(intstr.FromInt32(1))
-	onDelete.Spec.UpdateStrategy.RollingUpdate, misscheduled.Status.NumberMisscheduled = nil, 1
-	for name, tc := range map[string]struct {
-		set         *appsv1.DaemonSet
-		unavailable int
-		want        bool
-	}{
-		"all pods are available":                        {bound(intstr.FromInt32(1)), 0, true},
-		"a pod is unavailable":                          {bound(intstr.FromInt32(1)), 1, false},
-		"two may be unavailable":                        {bound(intstr.FromInt32(2)), 1, true},
-		"a percentage is rounded up":                    {bound(intstr.FromString("26%")), 1, true},
-		"users delete its pods":                         {onDelete, 3, true},
-		"pods are on nodes that it does not select now": {misscheduled, 1, true},
-	} {
-		if got := MayLose(tc.set, tc.unavailable); got != tc.want {
-			t.Errorf("%s: may lose a pod: %t, want %t", name, got, tc.want)
-		}
-	}
-}

@@ -63,13 +63,7 @@ func WantOfStatefulSet(set *appsv1.StatefulSet, pod *corev1.Pod) Want {
 	if !ok {
 		return WantUnknown
 	}
-	start, replicas := 0, 1
-	if set.Spec.Ordinals != nil {
-		start = int(set.Spec.Ordinals.Start)
-	}
-	if set.Spec.Replicas != nil {
-		replicas = int(*set.Spec.Replicas)
-	}
+	start, replicas := rangeOf(set)
 	switch {
 	case ordinal < start || ordinal >= start+replicas:
 		return Wanted
@@ -88,15 +82,32 @@ func WantOfStatefulSet(set *appsv1.StatefulSet, pod *corev1.Pod) Want {
 // be unavailable are missing or unavailable, or since pods outside of the range are still there, which it removes first: it
 // handles pods in their order, unless the StatefulSet has them handled in parallel.
 func waitsForOthers(set *appsv1.StatefulSet, pod *corev1.Pod, replicas int) bool {
-	allowed, others := 1, int(set.Status.AvailableReplicas)
-	if rolling := set.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
-		allowed = maxUnavailable(rolling.MaxUnavailable, replicas, false)
-	}
+	others := int(set.Status.AvailableReplicas)
 	if isReady(pod) {
 		others--
 	}
 	return set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement &&
-		(others < replicas-allowed || int(set.Status.Replicas) > replicas)
+		(others < replicas-mayBeUnavailable(set) || int(set.Status.Replicas) > replicas)
+}
+
+// rangeOf returns the first ordinal of a StatefulSet, and the number of its replicas.
+func rangeOf(set *appsv1.StatefulSet) (start, replicas int) {
+	if set.Spec.Ordinals != nil {
+		start = int(set.Spec.Ordinals.Start)
+	}
+	if set.Spec.Replicas == nil {
+		return start, 1
+	}
+	return start, int(*set.Spec.Replicas)
+}
+
+// mayBeUnavailable returns how many pods of a StatefulSet a rolling update may leave unavailable.
+func mayBeUnavailable(set *appsv1.StatefulSet) int {
+	_, replicas := rangeOf(set)
+	if rolling := set.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
+		return maxUnavailable(rolling.MaxUnavailable, replicas, false)
+	}
+	return 1
 }
 
 // maxUnavailable returns how many pods a rolling update may leave unavailable: at least one, which is the default.

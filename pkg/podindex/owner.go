@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -252,6 +251,9 @@ type controlled struct {
 	// counted are the pods that are neither terminating nor finished, available the available ones.
 	counted, available int
 
+	// permitted are the pods that an operation is permitted on, or that are operated on.
+	permitted int
+
 	// top is the UID of the owner that rules see of the pods: the top of the chain, or the
 	// controller itself while its owner is not in the index.
 	top types.UID
@@ -312,33 +314,6 @@ func (n *namespace) workloads() map[types.UID]rule.Workload {
 	return workloads
 }
 
-// kept returns the waiting pods of DaemonSets that stay while so many others are unavailable, or begin before them.
-func (n *namespace) kept(waiting []rule.Request) map[types.UID]bool {
-	kept, going := map[types.UID]bool{}, map[types.UID]int{}
-	for _, request := range waiting {
-		p := n.pods[request.Pod.UID]
-		if p == nil || p.pending == nil || request.ID != appsv1alpha1.PodDeleteID || !request.Pod.Available {
-			continue
-		}
-		uid := p.controller.UID
-		owner, c := n.owners[uid], n.controllers[uid]
-		set, ok := owner.Replaces.(*appsv1.DaemonSet)
-		if !ok || c == nil { // any user may have recorded the request, also on a pod without a controller
-			continue
-		}
-		unavailable := c.pods - c.available
-		if appsv1alpha1.IsControlled(owner.TemplateLabels) { // other pods are known, so that a missing one is, too
-			unavailable = max(unavailable, owner.Desired-c.available-len(n.uncontrolled[uid]))
-		}
-		if deferreddelete.MayLose(set, unavailable+going[uid]) {
-			going[uid]++
-		} else {
-			kept[request.Pod.UID] = true
-		}
-	}
-	return kept
-}
-
 // noteNewest updates the newest revision of each Deployment, and its hash.
 func (n *namespace) noteNewest() {
 	n.newest, n.newestHash = map[types.UID]int64{}, map[types.UID]string{}
@@ -389,6 +364,9 @@ func (n *namespace) own(p *pod, by int) (changed bool) {
 	}
 	if p.fact.Available {
 		c.available += by
+	}
+	if p.fact.Permitted {
+		c.permitted += by
 	}
 	if c.pods == 0 {
 		delete(n.controllers, controller)

@@ -65,7 +65,7 @@ type Snapshot struct {
 	// complete are the ReplicaSets that need each of their pods. Nil when nothing waits.
 	complete map[types.UID]bool
 
-	// kept are the waiting pods whose DaemonSet has too many unavailable pods. Nil when nothing waits.
+	// kept are the waiting pods whose DaemonSet or StatefulSet has too many unavailable pods. Nil when nothing waits.
 	kept map[types.UID]bool
 
 	// replacing are the StatefulSets and DaemonSets with pods. Nil when nothing waits.
@@ -153,8 +153,8 @@ func (v Snapshot) Pod(uid types.UID) *corev1.Pod {
 }
 
 // IsNeeded reports whether a pod waits for a deletion that its owner does not want any more: it was scaled out again, has
-// lost other pods, or its rollout was undone, or, for a DaemonSet, as many pods as may be are unavailable. The deletion ends or goes
-// on after a while. A permit would only take the pod off traffic meanwhile.
+// lost other pods, or its rollout was undone, or as many pods of a DaemonSet or StatefulSet as may be are unavailable. The deletion
+// ends or goes on after a while. A permit would only take the pod off traffic meanwhile.
 // PodOps removes no pod of a StatefulSet while it does not know that it is to go.
 func (v Snapshot) IsNeeded(uid types.UID) bool {
 	if v.waiting == nil {

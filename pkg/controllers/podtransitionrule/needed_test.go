@@ -142,21 +142,63 @@ func TestADaemonSetKeepsItsMaxUnavailable(t *testing.T) {
 	daemonSet.Status = appsv1.DaemonSetStatus{ObservedGeneration: 2, DesiredNumberScheduled: 3, CurrentNumberScheduled: 3}
 	owner, _ := podindex.OwnerOf(daemonSet)
 	s.index.SetOwner(owner)
-	owned := func(pod *builders.PodBuilder) *corev1.Pod {
-		made := pod.OwnedBy(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "web", UID: "w", Controller: new(true)}).Obj()
-		if deferreddelete.Begun(made) != "" {
-			record := deferreddelete.Request{Method: deferreddelete.MethodDelete, Actor: deferreddelete.ActorOwner, OwnerGeneration: 2}
-			made.Annotations = map[string]string{appsv1alpha1.PendingDeleteAnnotationKey: deferreddelete.Encode(record.Begin(made, deferreddelete.Begun(made)))}
-		}
-		return made
-	}
 	for i := range 2 {
-		s.put(owned(web(i).Label("approved", "yes").Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, s.clock.Now().Add(time.Duration(i)))))
+		s.put(rolled("DaemonSet", web(i).Label("approved", "yes").Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, s.clock.Now().Add(time.Duration(i)))))
 	}
-	s.put(owned(web(2).Unready(s.clock.Now())))
+	s.put(rolled("DaemonSet", web(2).Unready(s.clock.Now())))
 	s.step(time.Second)
 	s.expectPermitted("while the third is unavailable")
-	s.put(owned(web(2)))
+	s.put(rolled("DaemonSet", web(2)))
 	s.step(time.Second)
 	s.expectPermitted("once it has recovered", "web-000")
+}
+
+// TestAStatefulSetLosesOnePodAtATime has two approved pods wait, whose deletes its controller has requested: the lower ordinal when it
+// was the only one. They go one after the other, from the highest ordinal, as its controller replaces them.
+func TestAStatefulSetLosesOnePodAtATime(t *testing.T) {
+	for name, tc := range map[string]struct {
+		policy      appsv1.PodManagementPolicyType
+		replicas    int32
+		unavailable bool // a third pod
+		first       []string
+	}{
+		"in order": {replicas: 3, first: []string{"web-001"}},
+		"in order, and another pod is unavailable": {replicas: 3, unavailable: true},
+		"in parallel": {policy: appsv1.ParallelPodManagement, replicas: 3, first: []string{"web-001"}},
+		"in parallel, and another pod is unavailable":  {policy: appsv1.ParallelPodManagement, replicas: 3, unavailable: true, first: []string{"web-001"}},
+		"a scale-in in parallel removes pods together": {policy: appsv1.ParallelPodManagement, first: []string{"web-000", "web-001"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newHarness(t, opa.Options{})
+			s.rules("web", labelled("approved", "approved"))
+			set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "w", Generation: 2}}
+			set.Spec.Replicas, set.Spec.PodManagementPolicy = &tc.replicas, tc.policy
+			set.Status = appsv1.StatefulSetStatus{ObservedGeneration: 2, UpdateRevision: "new", Replicas: tc.replicas, AvailableReplicas: tc.replicas}
+			owner, _ := podindex.OwnerOf(set)
+			s.index.SetOwner(owner)
+			for i := range 2 {
+				s.put(rolled("StatefulSet", web(i).Label("approved", "yes").
+					Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, s.clock.Now().Add(time.Duration(i)))))
+			}
+			third := web(2)
+			if tc.unavailable {
+				third = third.Unready(s.clock.Now())
+			}
+			s.put(rolled("StatefulSet", third))
+			s.step(time.Second)
+			s.expectPermitted("at once", tc.first...)
+			s.step(time.Minute)
+			s.expectPermitted("while the first is not back")
+		})
+	}
+}
+
+// rolled returns a pod whose delete the controller of its owner has requested for a rolling update, if it waits.
+func rolled(kind string, pod *builders.PodBuilder) *corev1.Pod {
+	made := pod.OwnedBy(metav1.OwnerReference{APIVersion: "apps/v1", Kind: kind, Name: "web", UID: "w", Controller: new(true)}).Obj()
+	if deferreddelete.Begun(made) != "" {
+		record := deferreddelete.Request{Method: deferreddelete.MethodDelete, Actor: deferreddelete.ActorOwner, OwnerGeneration: 2}
+		made.Annotations = map[string]string{appsv1alpha1.PendingDeleteAnnotationKey: deferreddelete.Encode(record.Begin(made, deferreddelete.Begun(made)))}
+	}
+	return made
 }

@@ -1,0 +1,40 @@
+package deferreddelete
+
+import (
+	"cmp"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Rolls reports whether a rolling update of an owner replaces a pod. It does not replace a pod outside of the range of ordinals of
+// its StatefulSet: that pod goes for good.
+func Rolls(owner Owner, pod *corev1.Pod) bool {
+	set, ok := owner.(*appsv1.StatefulSet)
+	if !ok {
+		return true
+	}
+	ordinal, ok := ordinalOf(pod.Name)
+	start, replicas := rangeOf(set)
+	return ok && ordinal >= start && ordinal < start+replicas
+}
+
+// CompareOrdinals compares the ordinals of two pods of a StatefulSet. Its rolling update begins with the highest.
+func CompareOrdinals(a, b *corev1.Pod) int {
+	first, _ := ordinalOf(a.Name)
+	second, _ := ordinalOf(b.Name)
+	return cmp.Compare(first, second)
+}
+
+// MayLose reports whether a DaemonSet or StatefulSet with so many unavailable pods may lose an available one in a rolling update.
+func MayLose(owner Owner, unavailable int) bool {
+	switch set := owner.(type) {
+	case *appsv1.DaemonSet:
+		return !isBounded(set) ||
+			unavailable < maxUnavailable(set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable, int(set.Status.DesiredNumberScheduled), true)
+	case *appsv1.StatefulSet:
+		return unavailable < mayBeUnavailable(set)
+	default:
+		return true
+	}
+}
