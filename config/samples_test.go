@@ -53,7 +53,7 @@ func TestSamplesOfRegoCompile(t *testing.T) {
 	var object appsv1alpha1.PodTransitionRule
 	readSample(t, "podtransitionpolicy.yaml", &policy)
 	readSample(t, "podtransitionrule.yaml", &object)
-	e, err := opa.New(opa.Options{CustomTimeout: time.Minute})
+	e, err := opa.New(opa.Options{Timeout: time.Minute, CustomTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func TestManifestsHoldTheModules(t *testing.T) {
 // TestManifestsAreAccepted checks that each policy is accepted with the types of its parameters,
 // and that the parameters of the rule that refers to it fit.
 func TestManifestsAreAccepted(t *testing.T) {
-	subject, err := opa.New(opa.Options{CustomTimeout: time.Minute})
+	subject, err := opa.New(opa.Options{Timeout: time.Minute, CustomTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

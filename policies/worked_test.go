@@ -151,7 +151,7 @@ func workedCases() map[string]workedCase {
 // TestWorkedPolicies evaluates the worked policies with the engine: with the parameters of their
 // manifests, defaults filled in, and the facts of a cluster.
 func TestWorkedPolicies(t *testing.T) {
-	subject, err := opa.New(opa.Options{CustomTimeout: time.Minute, RoundBudget: time.Minute})
+	subject, err := opa.New(opa.Options{Timeout: time.Minute, CustomTimeout: time.Minute, RoundBudget: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestWorkedPolicies(t *testing.T) {
 
 // BenchmarkWorkedPolicies evaluates one of 1,000 pods. A rule has 100 ms for it.
 func BenchmarkWorkedPolicies(b *testing.B) {
-	subject, err := opa.New(opa.Options{CustomTimeout: time.Minute, RoundBudget: time.Minute})
+	subject, err := opa.New(opa.Options{Timeout: time.Minute, CustomTimeout: time.Minute, RoundBudget: time.Minute})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func rules() map[string]appsv1alpha1.TransitionRule {
 func logged(t *testing.T, options decisionlog.Options) string {
 	t.Helper()
 	w := decisionlog.New(options, testingclock.NewFakePassiveClock(epoch))
-	e, err := opa.New(opa.Options{Observe: w.Observe, CustomTimeout: time.Minute})
+	e, err := opa.New(opa.Options{Observe: w.Observe, Timeout: time.Minute, CustomTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func logged(t *testing.T, options decisionlog.Options) string {
 
 func newEngine(t *testing.T) *opa.Engine {
 	t.Helper()
-	e, err := opa.New(opa.Options{CustomTimeout: time.Minute})
+	e, err := opa.New(opa.Options{Timeout: time.Minute, CustomTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

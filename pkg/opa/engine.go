@@ -22,8 +22,9 @@ import (
 
 // Defaults of Options.
 const (
-	// defaultTimeout is generous: a batch takes tens of milliseconds on a slow machine.
-	defaultTimeout = time.Second
+	// defaultTimeout is wall-clock time and generous: a batch takes tens of milliseconds, but a node may
+	// be busy, and a limit of CPU may stop the process for a while.
+	defaultTimeout = 10 * time.Second
 
 	defaultCustomTimeout = 100 * time.Millisecond
 
@@ -36,8 +37,8 @@ const (
 
 // Options configures an Engine. Fields that are zero take their defaults.
 type Options struct {
-	// Timeout is the time limit of one batch of a built-in rule, of up to 256 requests. Default: 1
-	// s.
+	// Timeout is the time limit of one batch of a built-in rule, of up to 256 requests. Default:
+	// 10 s.
 	Timeout time.Duration
 
 	// CustomTimeout is the CPU time that a user's module may use for one request. Default: 100 ms.

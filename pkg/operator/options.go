@@ -137,7 +137,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.OnMaxHold, "on-max-hold", string(appsv1alpha1.HoldUndo), "action when such a hold has lasted for its bound, unless the PodTransitionRule has an onMaxHold: the operation is cancelled (Undo), or the pod passes (Release)")
 	flags.DurationVar(&o.DeleteWait, "delete-wait", 10*time.Second, "time for which a delete or an eviction of a client, such as kubectl delete and kubectl drain, waits in admission for its pod to be prepared; from 1s to 13s")
 	flags.BoolVar(&o.HoldPreemption, "hold-preemption", false, "whether the scheduler, too, waits for the rules of a pod that it removes for a pod of higher priority")
-	flags.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second, "how long one evaluation of a rule may take")
+	flags.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", 10*time.Second, "how long one evaluation of a rule may take")
 	flags.DurationVar(&o.PolicyTimeout, "policy-timeout", 100*time.Millisecond, "how much CPU time a module of a user may use for one pod")
 	flags.DurationVar(&o.RoundBudget, "round-budget", 2*time.Second, "how long the rules of one namespace may be compiled and evaluated before other namespaces get their turn")
 	flags.DurationVar(&o.PermitInterval, "permit-interval", podtransitionrule.DefaultBatchInterval, "interval between permit batches of one PodTransitionRule or PodDisruptionBudget, of which four may come within one interval after a rest; each batch writes its record once; 0s writes it for every permit; at most 1m")

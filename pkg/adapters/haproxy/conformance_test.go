@@ -232,7 +232,7 @@ func (s *sessions) open(t testing.TB, employee, address string, n int) {
 		case came = <-s.arrived:
 		case failure := <-one.done:
 			t.Fatalf("a request failed: %q", failure)
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("a request does not arrive")
 		}
 		one.release = came.release

@@ -71,7 +71,7 @@ func webhook() appsv1alpha1.TransitionRule {
 // summary returns "<pod> <state> [<code>]" for each pod.
 func summary(t *testing.T, objects offline.Objects, answers ...offline.Answer) []string {
 	t.Helper()
-	engine, err := opa.New(opa.Options{CustomTimeout: time.Minute})
+	engine, err := opa.New(opa.Options{Timeout: time.Minute, CustomTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,8 @@ func (e *Environment) Modules() (*sandbox.Fallback, error) {
 	return modules, nil
 }
 
-// roundBudget is the time to evaluate a rule for all pods; no other namespace waits for it.
+// roundBudget is the time to evaluate a rule for all pods; no other namespace waits for it. Answers do
+// not depend on how busy this machine is.
 const roundBudget = time.Hour
 
 // Engine returns a policy engine that compiles and evaluates modules with Modules.
@@ -29,7 +30,7 @@ func (e *Environment) Engine(options opa.Options) (*opa.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	options.Workers, options.RoundBudget = modules, roundBudget
+	options.Workers, options.Timeout, options.RoundBudget = modules, roundBudget, roundBudget
 	engine, err := opa.New(options)
 	if err != nil {
 		return nil, fmt.Errorf("starting the policy engine: %w", err)

@@ -85,7 +85,7 @@ func (v *verb) run(ctx context.Context, paths []string) error {
 	if err != nil {
 		return err
 	}
-	engine, err := opa.New(opa.Options{Workers: modules, RoundBudget: time.Hour})
+	engine, err := opa.New(opa.Options{Workers: modules, Timeout: time.Hour, RoundBudget: time.Hour})
 	if err != nil {
 		return fmt.Errorf("starting the policy engine: %w", err)
 	}
