@@ -143,10 +143,10 @@ const (
 func newPodPruner() podPruner {
 	return podPruner{
 		header: prune.Only(unknownTypeMeta),
-		// Of containerStatuses the number of restarts.
-		byKind: keptFields(prune.Only(5)),
+		// Of containerStatuses the fields of slimStatuses.
+		byKind: keptFields(prune.Only(1, 4, 5, 9)),
 		// Of containerStatuses the fields of operatedStatuses.
-		operated: keptFields(prune.Only(1, 2, 5, 6, 7, 8, 11)),
+		operated: keptFields(prune.Only(1, 2, 4, 5, 6, 7, 8, 9, 11)),
 	}
 }
 

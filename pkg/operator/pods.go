@@ -13,10 +13,9 @@ import (
 // volumes and managedFields. It keeps
 //
 //   - the fields that pkg/lifecycle, pkg/podindex, pkg/deferreddelete and
-//     pkg/resourceconsist read: metadata, readiness gates, phase and conditions, and the
-//     most restarts of a container,
+//     pkg/resourceconsist read: metadata, readiness gates, phase and conditions,
 //   - every field that a webhook rule may send (pkg/podfields): each scalar value, map of
-//     strings and list of addresses,
+//     strings and list of addresses, conditions, and the restarts of containers and whether they are ready and started,
 //   - the names, images, requests and limits of containers, which modules read,
 //   - the ports of containers and init containers that have names: adapters that run inside of the
 //     manager find the port of a Service by them,
@@ -55,6 +54,7 @@ func operatedStatuses(pod *corev1.Pod) (statuses []corev1.ContainerStatus) {
 		s := &pod.Status.ContainerStatuses[i]
 		statuses = append(statuses, corev1.ContainerStatus{
 			Name: s.Name, State: s.State, Image: s.Image, ImageID: s.ImageID, ContainerID: s.ContainerID, RestartCount: s.RestartCount, Resources: s.Resources,
+			Ready: s.Ready, Started: s.Started,
 		})
 	}
 	return statuses
@@ -70,7 +70,7 @@ func slimPodSpec(spec *corev1.PodSpec) {
 }
 
 func slimPodStatus(status *corev1.PodStatus) {
-	status.ContainerStatuses = mostRestarts(status.ContainerStatuses)
+	status.ContainerStatuses = slimStatuses(status.ContainerStatuses)
 	status.InitContainerStatuses, status.EphemeralContainerStatuses = nil, nil
 	status.ResourceClaimStatuses, status.NodeAllocatableResourceClaimStatuses, status.VolumeHealth = nil, nil, nil
 	status.AllocatedResources, status.Resources = nil, nil
@@ -86,17 +86,14 @@ func lastName(containers []corev1.EphemeralContainer) []corev1.EphemeralContaine
 	return []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name}}}
 }
 
-// mostRestarts returns one status with the most restarts of a container, which decides about the
-// order in which a ReplicaSet deletes its pods; nil if no container has restarted.
-func mostRestarts(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
-	var most int32
+// slimStatuses returns the statuses of containers with their names, restarts, and whether they are ready and started.
+func slimStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+	var kept []corev1.ContainerStatus
 	for i := range statuses {
-		most = max(most, statuses[i].RestartCount)
+		s := &statuses[i]
+		kept = append(kept, corev1.ContainerStatus{Name: s.Name, Ready: s.Ready, RestartCount: s.RestartCount, Started: s.Started})
 	}
-	if most == 0 {
-		return nil
-	}
-	return []corev1.ContainerStatus{{RestartCount: most}}
+	return kept
 }
 
 // slimContainers returns the containers with their names, images, requests, limits, restart policies and named ports.

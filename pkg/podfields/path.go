@@ -15,13 +15,26 @@ import (
 // MaxPathBytes bounds a path.
 const MaxPathBytes = 512
 
-// field is a parsed path.
-type field struct {
-	// steps are the indices of fields, as reflect counts them, from the pod on.
-	steps [][]int
+// field is a parsed path: its steps from the pod on.
+type field []step
 
-	// key of an entry; empty for the whole field.
+// step goes to a field, and from a map or a list on to one of its entries.
+type step struct {
+	// index of the field, as reflect counts it.
+	index []int
+
+	// key of an entry of a map; empty for the whole map.
 	key string
+
+	// name is the index of the field that names an item of a list, and item its value; nil without an item.
+	name []int
+	item string
+}
+
+// element is one name of a path, and the text in brackets behind it.
+type element struct {
+	name, subscript string
+	subscripted     bool
 }
 
 // Validate returns an error if a path does not name one value of a pod. The error contains the
@@ -34,70 +47,159 @@ func Validate(path string) error {
 // parse parses a path.
 func parse(path string) (field, error) {
 	if path == "" {
-		return field{}, errors.New("the path is empty: name a field of the pod, such as metadata.name")
+		return nil, errors.New("the path is empty: name a field of the pod, such as metadata.name")
 	}
 	if len(path) > MaxPathBytes {
-		return field{}, fmt.Errorf("the path has %d bytes, at most %d are allowed", len(path), MaxPathBytes)
+		return nil, fmt.Errorf("the path has %d bytes, at most %d are allowed", len(path), MaxPathBytes)
 	}
-	dotted, subscript, subscripted := strings.Cut(path, "[")
-	names := strings.Split(dotted, ".")
-	if err := checkSecrets(names); err != nil {
-		return field{}, err
-	}
-	steps, found, err := descend(names)
+	elements, err := split(path)
 	if err != nil {
-		return field{}, err
+		return nil, err
 	}
-	if !subscripted {
-		return field{steps: steps}, checkWhole(dotted, found)
+	if err := checkSecrets(elements); err != nil {
+		return nil, err
 	}
-	if found != typeOf[map[string]string]() {
-		return field{}, fmt.Errorf("%s has no entries that a key could name: only maps of strings have, such as metadata.labels['app']", dotted)
-	}
-	key, err := keyIn(subscript)
-	if err != nil {
-		return field{}, fmt.Errorf("%s: %w", dotted, err)
-	}
-	return field{steps: steps, key: key}, checkKey(dotted, key)
+	return descend(elements)
 }
 
-// checkSecrets rejects the parts of a spec that may contain secrets. Most of them are lists,
-// which are rejected in any case, but with another reason.
-func checkSecrets(names []string) error {
-	const advice = "copy the value that the service needs into a label or an annotation of the pod"
+// split returns the elements of a path. A dot in brackets belongs to the key.
+func split(path string) ([]element, error) {
+	var elements []element
+	for {
+		end := strings.IndexAny(path, ".[")
+		if end < 0 {
+			return append(elements, element{name: path}), nil
+		}
+		next := element{name: path[:end]}
+		rest, more := path[end+1:], true
+		if path[end] == '[' {
+			var closed bool
+			if next.subscript, rest, closed = strings.Cut(rest, "]"); !closed {
+				return nil, fmt.Errorf("%s: %w", next.name, errBrackets)
+			}
+			next.subscripted = true
+			if rest, more = strings.CutPrefix(rest, "."); !more && rest != "" {
+				return nil, fmt.Errorf("%s: %w", next.name, errBrackets)
+			}
+		}
+		elements = append(elements, next)
+		if !more {
+			return elements, nil
+		}
+		path = rest
+	}
+}
+
+// checkSecrets rejects the parts of a spec that may contain secrets, but for the images of containers.
+func checkSecrets(elements []element) error {
 	secret := []string{"containers", "initContainers", "ephemeralContainers", "volumes", "imagePullSecrets"}
-	if len(names) > 1 && names[0] == "spec" && slices.Contains(secret, names[1]) {
-		return fmt.Errorf("spec.%s may hold secrets and is not sent: %s", names[1], advice)
+	if len(elements) < 2 || elements[0].name != "spec" || !slices.Contains(secret, elements[1].name) {
+		return nil
 	}
-	return nil
+	if elements[1].name == "containers" && elements[1].subscripted && len(elements) == 3 && elements[2] == (element{name: "image"}) {
+		return nil
+	}
+	advice := "copy the value that the service needs into a label or an annotation of the pod"
+	if elements[1].name == "containers" {
+		advice = "only an image is, such as spec.containers[name=app].image; " + advice
+	}
+	return fmt.Errorf("spec.%s may hold secrets and is not sent: %s", elements[1].name, advice)
 }
 
-// descend follows names through the schema of a pod.
-func descend(names []string) (steps [][]int, found reflect.Type, err error) {
-	if !slices.Contains([]string{"metadata", "spec", "status"}, names[0]) {
-		return nil, nil, fmt.Errorf("a path begins with metadata, spec or status, not with %q", names[0])
+// itemName returns the field that names the items of a list, and the only fields of an item that a path may name; none for all.
+// Items have names that do not change, and are in the cache of the manager.
+func itemName(list string) (name string, only []string) {
+	switch list {
+	case "metadata.ownerReferences":
+		return "kind", nil
+	case "spec.containers":
+		return "name", []string{"image"}
+	case "status.conditions":
+		return "type", nil
+	case "status.containerStatuses":
+		return "name", []string{"ready", "restartCount", "started"}
+	default:
+		return "", nil
 	}
-	found = typeOf[corev1.Pod]()
-	for i, name := range names {
-		parent := strings.Join(names[:i], ".")
+}
+
+// descend follows elements through the schema of a pod.
+func descend(elements []element) (field, error) {
+	if root := elements[0]; !slices.Contains([]string{"metadata", "spec", "status"}, root.name) {
+		return nil, fmt.Errorf("a path begins with metadata, spec or status, not with %q", root.name)
+	}
+	var steps field
+	found, path := typeOf[corev1.Pod](), ""
+	for i, e := range elements {
 		if found.Kind() == reflect.Pointer {
 			found = found.Elem()
 		}
 		switch {
 		case found.Kind() == reflect.Slice || found.Kind() == reflect.Array:
-			return nil, nil, listError(parent)
+			return nil, listError(path)
 		case found == typeOf[map[string]string]():
-			return nil, nil, fmt.Errorf("%s is a map: write %s['%s']", parent, parent, strings.Join(names[i:], "."))
+			return nil, fmt.Errorf("%s is a map: write %s['%s']", path, path, rest(elements[i:]))
 		case found.Kind() != reflect.Struct || isTime(found):
-			return nil, nil, fmt.Errorf("%s is a value and has no field %q", parent, name)
+			return nil, fmt.Errorf("%s is a value and has no field %q", path, e.name)
 		}
-		step, below, ok := child(found, name)
+		index, below, ok := child(found, e.name)
 		if !ok {
-			return nil, nil, unknownError(found, parent, name)
+			return nil, unknownError(found, path, e.name)
 		}
-		steps, found = append(steps, step), below
+		if _, only := itemName(path); only != nil && !slices.Contains(only, e.name) {
+			return nil, fmt.Errorf("%s of an item of %s is not sent: name one of %s", e.name, path, strings.Join(only, ", "))
+		}
+		path = strings.TrimPrefix(path+"."+e.name, ".")
+		next := step{index: index}
+		if e.subscripted {
+			var err error
+			if below, err = next.enter(path, e.subscript, below); err != nil {
+				return nil, err
+			}
+		}
+		steps, found = append(steps, next), below
 	}
-	return steps, found, nil
+	if steps[len(steps)-1].key != "" {
+		return steps, nil
+	}
+	return steps, checkWhole(path, found)
+}
+
+// enter goes on to the entry of a map or a list that a subscript names, and returns its type.
+func (s *step) enter(path, subscript string, found reflect.Type) (reflect.Type, error) {
+	name, _ := itemName(path)
+	switch {
+	case found == typeOf[map[string]string]():
+		key, err := keyIn(subscript)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		s.key = key
+		return typeOf[string](), checkKey(path, key)
+	case name != "":
+		item, ok := strings.CutPrefix(subscript, name+"=")
+		if !ok {
+			return nil, listError(path)
+		}
+		if problems := validation.IsQualifiedName(item); len(problems) > 0 {
+			return nil, fmt.Errorf("%s: %q is no %s: %s", path, item, name, strings.Join(problems, "; "))
+		}
+		index, _, _ := child(found.Elem(), name)
+		s.name, s.item = index, item
+		return found.Elem(), nil
+	default:
+		return nil, fmt.Errorf("%s has no entries that a path could name: maps of strings have, such as metadata.labels['app'], "+
+			"and status.conditions[type=Ready]", path)
+	}
+}
+
+// rest returns the elements behind a map without brackets as its key.
+func rest(elements []element) string {
+	names := make([]string, 0, len(elements))
+	for _, e := range elements {
+		names = append(names, e.name)
+	}
+	return strings.Join(names, ".")
 }
 
 // checkWhole rejects a field that is more than one value.
@@ -116,6 +218,9 @@ func checkWhole(path string, found reflect.Type) error {
 }
 
 func listError(path string) error {
+	if name, _ := itemName(path); name != "" {
+		return fmt.Errorf("%s is a list: name one item by its %s, and a field of it: %s[%s=...]", path, name, path, name)
+	}
 	return fmt.Errorf("%s is a list, and a path cannot name its items: copy the value that the service needs into a label or an annotation of the pod", path)
 }
 
@@ -150,13 +255,15 @@ func jsonName(field reflect.StructField) string {
 	return name
 }
 
-// keyIn parses the part after the opening bracket: 'key'].
+// errBrackets is returned for brackets that are not closed, or in a wrong place.
+var errBrackets = errors.New("a key is written in brackets and single quotes: metadata.labels['app']")
+
+// keyIn parses the text in brackets behind a map: 'key'.
 func keyIn(subscript string) (string, error) {
-	quoted, closed := strings.CutSuffix(subscript, "]")
-	key, opens := strings.CutPrefix(quoted, "'")
+	key, opens := strings.CutPrefix(subscript, "'")
 	key, closes := strings.CutSuffix(key, "'")
-	if !closed || !opens || !closes || key == "" {
-		return "", errors.New("a key is written in brackets and single quotes, at the end: metadata.labels['app']")
+	if !opens || !closes || key == "" {
+		return "", errBrackets
 	}
 	return key, nil
 }

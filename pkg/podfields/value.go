@@ -17,7 +17,7 @@ const MaxValueBytes = 4 << 10
 
 // Value returns the value at a path of a pod as text: numbers in decimals, booleans as true and
 // false, times as RFC 3339 in UTC, a map of strings as JSON with its keys in order, and
-// the lists status.podIPs and status.hostIPs joined with commas.
+// the lists status.podIPs and status.hostIPs joined with commas. Of several items with the name in a path the first counts.
 //
 // A missing value is the empty string, and so is a value of more than MaxValueBytes: a
 // truncated value would be wrong. ok is false only for a path that Validate rejects.
@@ -35,22 +35,38 @@ func Value(pod *corev1.Pod, path string) (value string, ok bool) {
 
 func text(pod *corev1.Pod, field field) string {
 	at := reflect.ValueOf(pod)
-	for _, step := range field.steps {
+	for _, step := range field {
 		if at = pointed(at); !at.IsValid() {
 			return ""
 		}
-		at = at.FieldByIndex(step)
+		if at = step.from(at); !at.IsValid() {
+			return ""
+		}
 	}
 	if at = pointed(at); !at.IsValid() {
 		return ""
 	}
 	if entries, ok := at.Interface().(map[string]string); ok {
-		if field.key != "" {
-			return entries[field.key]
-		}
 		return document(entries)
 	}
 	return scalar(at)
+}
+
+// from goes one step; the result is not valid without the entry.
+func (s step) from(at reflect.Value) reflect.Value {
+	at = at.FieldByIndex(s.index)
+	switch {
+	case s.key != "":
+		return at.MapIndex(reflect.ValueOf(s.key))
+	case s.name == nil:
+		return at
+	}
+	for i := range at.Len() {
+		if at.Index(i).FieldByIndex(s.name).String() == s.item {
+			return at.Index(i)
+		}
+	}
+	return reflect.Value{}
 }
 
 // pointed follows a pointer; the result for nil is not valid.
