@@ -1,6 +1,7 @@
 package explain_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/clusterstate"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/explain"
 	"github.com/podops-dev/podops/test/builders"
 )
@@ -115,6 +117,64 @@ func TestAnnotationsHaveTheRulesThatAStatusLeavesOut(t *testing.T) {
 		if strings.TrimRight(line, " ") != line || len(line) > 80 && !strings.Contains(line, "kubectl ") {
 			t.Errorf("a line is too long or ends in a space: %q", line)
 		}
+	}
+}
+
+// TestARollingUpdateKeepsAPod shows which pods a pod waits for that rules permit.
+func TestARollingUpdateKeepsAPod(t *testing.T) {
+	const ordered, parallel, daemon = "OrderedReady", "Parallel", "DaemonSet"
+	pod := func(ordinal int) *builders.PodBuilder {
+		return builders.MakePod(fmt.Sprintf("web-%d", ordinal)).Available()
+	}
+	begun := func(ordinal int) *builders.PodBuilder {
+		return pod(ordinal).Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, builders.Epoch)
+	}
+	for name, tc := range map[string]struct {
+		owner    string
+		replicas int32
+		other    *builders.PodBuilder
+		want     []string // the pods in the way; nil if it waits for none
+	}{
+		"another pod of a DaemonSet is unavailable":    {daemon, 2, pod(1).Unready(builders.Epoch), []string{"web-1"}},
+		"all pods of a DaemonSet are available":        {daemon, 2, pod(1), nil},
+		"another pod of a StatefulSet is unavailable":  {ordered, 2, pod(1).Unready(builders.Epoch), []string{"web-1"}},
+		"a pod with a higher ordinal waits":            {ordered, 2, begun(1), []string{"web-1"}},
+		"an unavailable pod of pods that are parallel": {parallel, 2, pod(1).Unready(builders.Epoch), nil},
+		"a scale-in": {ordered, 0, begun(1), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind, meta := "StatefulSet", metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "w"}
+			snapshot := &clusterstate.Snapshot{Namespace: "default"}
+			if tc.owner == daemon {
+				kind = daemon
+				set := &appsv1.DaemonSet{ObjectMeta: meta, Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: tc.replicas}}
+				set.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{}
+				snapshot.DaemonSets = []*appsv1.DaemonSet{set}
+			} else {
+				snapshot.StatefulSets = []*appsv1.StatefulSet{{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{
+					Replicas: &tc.replicas, PodManagementPolicy: appsv1.PodManagementPolicyType(tc.owner),
+				}}}
+			}
+			for _, made := range []*builders.PodBuilder{begun(0), tc.other} {
+				object := made.OwnedBy(metav1.OwnerReference{APIVersion: "apps/v1", Kind: kind, Name: "web", UID: "w", Controller: new(true)}).Obj()
+				if begun := deferreddelete.Begun(object); begun != "" {
+					record := deferreddelete.Request{Method: deferreddelete.MethodDelete, Actor: deferreddelete.ActorOwner}.Begin(object, begun)
+					object.Annotations = map[string]string{appsv1alpha1.PendingDeleteAnnotationKey: deferreddelete.Encode(record)}
+				}
+				snapshot.Pods = append(snapshot.Pods, object)
+			}
+			var got []string
+			for _, reason := range explain.Pod(snapshot, snapshot.Pods[0], now()).Reasons {
+				for _, other := range reason.InTheWay {
+					if reason.Situation == explain.RollingUpdateMax {
+						got = append(got, other.Name)
+					}
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("pods in the way (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -135,20 +136,16 @@ func (x *explainer) keepsSelectors(changes []string) bool {
 
 // controllerSelector returns the selector of the workload that controls the pod; nil if the snapshot does not have it.
 func (x *explainer) controllerSelector() *metav1.LabelSelector {
-	controller := metav1.GetControllerOfNoCopy(x.pod)
-	if controller == nil {
+	switch set := x.controller().(type) {
+	case *appsv1.ReplicaSet:
+		return set.Spec.Selector
+	case *appsv1.StatefulSet:
+		return set.Spec.Selector
+	case *appsv1.DaemonSet:
+		return set.Spec.Selector
+	default:
 		return nil
 	}
-	if set := x.s.ReplicaSet(controller.Name); set != nil && set.UID == controller.UID {
-		return set.Spec.Selector
-	}
-	if set := x.s.StatefulSet(controller.Name); set != nil && set.UID == controller.UID {
-		return set.Spec.Selector
-	}
-	if set := x.s.DaemonSet(controller.Name); set != nil && set.UID == controller.UID {
-		return set.Spec.Selector
-	}
-	return nil
 }
 
 // labelChange returns the change of a label that meets a requirement; empty if it is met, or if any value may do.

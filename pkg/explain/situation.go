@@ -38,7 +38,8 @@ const (
 	DisruptionBudget Situation = "disruption-budget"
 	BudgetUnknown    Situation = "budget-unknown"
 
-	NotReported Situation = "not-reported"
+	NotReported      Situation = "not-reported"
+	RollingUpdateMax Situation = "rolling-update-max-unavailable"
 )
 
 // The situations of an operation that its rules have passed, and of pods that are not available.
@@ -103,7 +104,7 @@ func Situations() []Situation {
 		LabelMismatch, NoRoom, WaitsItsTurn, NeverPasses, PassesWithSurge, NotAllowed, Denied, WrongType, Undefined, Timeout, Quarantined,
 		EvaluationFailed, CompileFailed, BadParameters, PolicyNotFound, TooLarge, NotReached, RuleDeleted,
 		WebhookPending, WebhookProcessing, WebhookRejected, WebhookFailed, WebhookUnresolvable, WebhookCircuitOpen, WebhookSecret,
-		DisruptionBudget, BudgetUnknown, NotReported,
+		DisruptionBudget, BudgetUnknown, NotReported, RollingUpdateMax,
 		TrafficStillOn, UnknownFinalizer, EmployerGone, AdapterAway, Kubelet, ReadinessGate, Settling, WaitsForOperation, OperationNotEnded,
 		DeletePermitted, OtherOperation, ContainersNotReady, NotScheduled, TrafficNotOn, StayOffline, InvalidLifecycle,
 		BadAvailability, BadAnnotation, Terminating, TerminatingFinalizer, ManagerAway,

@@ -28,7 +28,7 @@ func (x *explainer) withheld(operation podstate.Operation) {
 	for _, entry := range blocked {
 		x.withheldBy(operation, entry)
 	}
-	if len(blocked) == 0 && !x.s.Manager.Away(x.now) {
+	if len(blocked) == 0 && !x.s.Manager.Away(x.now) && !x.keptByRollingUpdate(operation) {
 		x.notReported(operation, stage)
 	}
 }
