@@ -249,6 +249,16 @@ func (l *laws) unsettled() []Violation {
 	return found
 }
 
+// followsReleased reports whether the leader of a worker was released from its group, and stays with its workers.
+func (l *laws) followsReleased(pod *corev1.Pod) bool {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	if controller == nil {
+		return false
+	}
+	leader, ok := l.mirror.get("pods", pod.Namespace, controller.Name).(*corev1.Pod)
+	return ok && leader.Labels[app] != pod.Labels[app]
+}
+
 // unsettledOwner returns what a workload lacks; empty if it has what it wants.
 func (l *laws) unsettledOwner(on Workload) string {
 	wish := l.world.wished(on.Name)
@@ -257,8 +267,9 @@ func (l *laws) unsettledOwner(on Workload) string {
 		return pod.Labels[app] == on.Name && pod.Namespace == on.Namespace() && !(wish.recreated && metav1.GetControllerOfNoCopy(pod) == nil)
 	})
 	if wish.gone {
-		if !wish.orphaned && len(pods) > 0 {
-			return fmt.Sprintf("%s was deleted, and has %d pods", on.Name, len(pods))
+		left := countFunc(pods, func(pod *corev1.Pod) bool { return !l.followsReleased(pod) })
+		if !wish.orphaned && left > 0 {
+			return fmt.Sprintf("%s was deleted, and has %d pods", on.Name, left)
 		}
 		return ""
 	}

@@ -142,6 +142,13 @@ func numbers() []story {
 			length: 4 * time.Minute, left: 3,
 		},
 		{
+			name: "a StatefulSet of one pod is scaled out while its rollout is held, and rolled out again", workload: of(world.StatefulSet, 1),
+			acts: []world.Act{
+				approvals(), at(10, "image", 0, "v2"), at(30, "scale", 4, ""), at(50, "image", 0, "v3"), at(90, "unrule", 0, "approved"),
+			},
+			length: 4 * time.Minute, left: 4, removed: 4,
+		},
+		{
 			name: "a StatefulSet is scaled in while its rollout is held", workload: of(world.StatefulSet, 3),
 			acts: []world.Act{
 				approvals(), at(10, "image", 0, "v2"), at(30, "approve", 0, "waiting"), at(70, "scale", 2, ""), at(100, "approve", 0, ""),
