@@ -132,10 +132,11 @@ func (w *World) calm(ctx context.Context) error {
 // mendAll mends every workload that was not deleted.
 func (w *World) mendAll(ctx context.Context) {
 	for _, on := range w.schedule.Workloads {
-		if w.wished(on.Name).gone {
-			continue
+		mend := w.mend
+		if w.wished(on.Name).gone { // its orphans may be fewer than its budget keeps
+			mend = func(ctx context.Context, on Workload) error { return w.unbudget(ctx, Act{}, on) }
 		}
-		if err := w.mend(ctx, on); err != nil {
+		if err := mend(ctx, on); err != nil {
 			w.trace.note(fmt.Sprintf("mending %s: %v", on.Name, err))
 		}
 	}
