@@ -28,10 +28,13 @@ const (
 // unknown is a value that no module names.
 const unknown = "some-other-value"
 
-// Finding is an optional fact without which a pod passes that waits with an unknown value of it.
+// Finding is an optional fact without which, or with the empty text as which, a pod passes that waits with an unknown value of it.
 type Finding struct {
 	// Fact is its path in the input, such as input.pod.labels["tier"].
 	Fact string
+
+	// Form is how the pod lacks it.
+	Form Form
 
 	// Row and Column are the first place of its key in the module; 0 without one.
 	Row, Column int
@@ -61,10 +64,15 @@ func Find(ctx context.Context, engine *opa.Engine, custom spec.Custom) ([]Findin
 		return nil, err
 	}
 	values := distinct(constants.Strings, given)
+	keys := distinct(constants.Keys, given)
+	if computesKeys(custom.Source) {
+		keys = distinct(keys, constants.Strings)
+	}
+	values = distinct(values, examples(values))
 	s := &search{
 		engine: engine, module: spec.Module{Kind: rule.KindRego, Stage: appsv1alpha1.StagePreCheck, Enforcement: appsv1alpha1.EnforcementEnforce, Custom: &custom},
-		facts: optionalFacts(distinct(constants.Keys, given)), values: values[:min(len(values), maxValues)],
-		random: rand.New(rand.NewPCG(1, 2)), found: map[fact]Finding{},
+		facts: optionalFacts(keys), values: values[:min(len(values), maxValues)],
+		random: rand.New(rand.NewPCG(1, 2)), found: map[fact]Finding{}, comparesWithEmpty: slices.Contains(values, ""),
 	}
 	withheld := 0
 	for i := 0; i < maxInputs && withheld < maxWithheld && len(s.found) < len(s.facts); i++ {
@@ -97,29 +105,44 @@ type search struct {
 	values []string
 	random *rand.Rand
 	found  map[fact]Finding
+
+	// comparesWithEmpty is true for a module that names the empty text.
+	comparesWithEmpty bool
 }
 
-// try removes each fact from an input in which the pod waits.
+// try removes each fact from an input in which the pod waits, and makes it empty.
 func (s *search) try(ctx context.Context, drawn facts) error {
 	for _, removed := range s.facts {
-		_, present := drawn.optional[removed]
-		if _, known := s.found[removed]; known || !present {
+		if _, present := drawn.optional[removed]; !present && !removed.isField() {
 			continue
 		}
-		without := drawn.without(removed)
-		permits, err := s.permits(ctx, without)
-		if err != nil {
-			return err
-		}
-		if !permits {
-			continue
-		}
-		if value, opens := s.opens(ctx, without, removed); opens {
-			found := Finding{Fact: removed.String(), Permitted: value, With: s.smallest(ctx, without, removed).described()}
-			found.Row, found.Column = place(s.module.Custom.Source, removed.key)
-			s.found[removed] = found
+		for _, by := range removed.forms(s.comparesWithEmpty) {
+			if _, known := s.found[removed]; known {
+				break
+			}
+			if err := s.replace(ctx, drawn, removed, by); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
+}
+
+// replace records a finding if a pod passes with another form of a fact.
+func (s *search) replace(ctx context.Context, drawn facts, removed fact, by Form) error {
+	without := drawn.replaced(removed, by)
+	permits, err := s.permits(ctx, without)
+	if err != nil || !permits {
+		return err
+	}
+	value, opens := s.opens(ctx, without, removed)
+	if !opens {
+		return nil
+	}
+	smallest := s.smallest(ctx, without, removed)
+	found := Finding{Fact: removed.String(), Form: by, Permitted: value, With: smallest.without(removed).described()}
+	found.Row, found.Column = place(s.module.Custom.Source, removed.key)
+	s.found[removed] = found
 	return nil
 }
 
@@ -153,7 +176,8 @@ func (s *search) opens(ctx context.Context, without facts, removed fact) (value 
 
 // smallest removes every other fact on which the finding does not depend, or gives it its usual value.
 func (s *search) smallest(ctx context.Context, without facts, removed fact) facts {
-	for _, simpler := range simplifications(s.facts) {
+	others := slices.DeleteFunc(slices.Clone(s.facts), func(f fact) bool { return f == removed })
+	for _, simpler := range simplifications(others) {
 		fewer := simpler(without)
 		if permits, err := s.verdict(ctx, fewer); err != nil || !permits {
 			continue

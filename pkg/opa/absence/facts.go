@@ -5,16 +5,49 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// fact is an optional fact: an entry of a map of strings in the input.
+// fact is an optional fact: an entry of a map of strings in the input, or a field of an object that is empty for some pods.
 type fact struct{ object, key string }
 
 // String returns the path of the fact in the input.
-func (f fact) String() string { return fmt.Sprintf("input.%s[%q]", f.object, f.key) }
+func (f fact) String() string {
+	if f.isField() {
+		return "input." + f.object + "." + f.key
+	}
+	return fmt.Sprintf("input.%s[%q]", f.object, f.key)
+}
+
+// isField reports whether the fact is always there: it is empty for a pod without an owner, or without a node.
+func (f fact) isField() bool { return slices.Contains(fields(), f) }
+
+// fields returns the optional facts that are fields. That of the name is after those of all maps.
+func fields() []fact { return []fact{{"pod", "node"}, {"pod.owner", "kind"}, {"pod.owner", "name"}} }
+
+// Form is how a pod lacks a fact, as a preposition before it.
+type Form string
+
+// The forms.
+const (
+	Absent Form = "without"
+	Empty  Form = "with an empty"
+)
+
+// forms returns how a pod may lack the fact. An author who compares with the empty text means that it may be empty.
+func (f fact) forms(comparesWithEmpty bool) []Form {
+	var forms []Form
+	if !f.isField() {
+		forms = append(forms, Absent)
+	}
+	if !comparesWithEmpty {
+		forms = append(forms, Empty)
+	}
+	return forms
+}
 
 // The maps whose entries are optional.
 const (
@@ -36,6 +69,11 @@ func optionalFacts(keys []string) []fact {
 			objects = append(objects, object)
 		}
 	}
+	for _, one := range fields() {
+		if slices.Contains(keys, one.key) {
+			found = append(found, one)
+		}
+	}
 	for _, object := range objects {
 		for _, key := range keys {
 			if !names[key] && len(found) < maxFacts {
@@ -44,6 +82,11 @@ func optionalFacts(keys []string) []fact {
 		}
 	}
 	return found
+}
+
+// computesKeys reports whether a module reads labels or annotations by keys that are not written in the reference.
+func computesKeys(source string) bool {
+	return regexp.MustCompile(`(labels|annotations)\[[^"\x60]`).MatchString(source)
 }
 
 // stringsBelow returns the strings in a JSON document, or none without one.
@@ -105,7 +148,15 @@ type facts struct {
 	others    int
 }
 
-// without returns the facts without one.
+// replaced returns the facts with another form of one.
+func (f facts) replaced(one fact, by Form) facts {
+	if by == Empty {
+		return f.with(one, "")
+	}
+	return f.without(one)
+}
+
+// without returns the facts without one; a field has its usual value then.
 func (f facts) without(removed fact) facts {
 	f.optional = maps.Clone(f.optional)
 	delete(f.optional, removed)
@@ -199,11 +250,17 @@ const now = int64(1767607200000000000)
 func (s *search) input(from facts) (json.RawMessage, error) {
 	pod := func(name string, entries map[string]map[string]string) map[string]any {
 		created := now - from.age*1e9
+		node, owner, ownerName := "node-1", from.owner, "web"
+		for one, value := range map[fact]*string{{"pod", "node"}: &node, {"pod.owner", "kind"}: &owner, {"pod.owner", "name"}: &ownerName} {
+			if set, ok := from.optional[one]; ok {
+				*value = set
+			}
+		}
 		return map[string]any{
 			"name": name, "namespace": from.namespace, "uid": name, "labels": entries[podLabels], "annotations": entries[podAnnotations],
-			"owner":    map[string]any{"kind": from.owner, "name": "web", "uid": "web"},
+			"owner":    map[string]any{"kind": owner, "name": ownerName, "uid": "web"},
 			"revision": map[string]any{"current": "1", "state": "Newest"},
-			"node":     "node-1", "created": created, "ready": from.available, "available": from.available,
+			"node":     node, "created": created, "ready": from.available, "available": from.available,
 			"available_since": created, "permitted": false, "skip_rules": []string{},
 			"images": []any{map[string]any{"container": "app", "registry": "docker.io", "repository": "library/web", "tag": "1.0.0", "digest": ""}},
 			"resources": []any{map[string]any{
@@ -217,7 +274,9 @@ func (s *search) input(from facts) (json.RawMessage, error) {
 	}
 	entries := none()
 	for one, value := range from.optional {
-		entries[one.object][one.key] = value
+		if !one.isField() {
+			entries[one.object][one.key] = value
+		}
 	}
 	others := []any{}
 	for i := range from.others {

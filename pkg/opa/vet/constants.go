@@ -37,6 +37,7 @@ func ReadConstants(source string) (Constants, error) {
 			case ast.String:
 				texts[string(value)] = true
 			case ast.Ref:
+				collect(value[0]) // it may be a call
 				for _, part := range value[1:] {
 					if key, ok := part.Value.(ast.String); ok {
 						keys[string(key)] = true

@@ -157,7 +157,7 @@ func (v *verification) module(ctx context.Context, at string, custom spec.Custom
 			with = ", given " + strings.Join(found.With, ", ")
 		}
 		v.addProblem("absent-fact-permits", at, opa.Problem{Row: found.Row, Column: found.Column, Message: fmt.Sprintf(
-			"a pod without %s passes, as with the value %q; with an unknown value it waits%s", found.Fact, found.Permitted, with)})
+			"a pod %s %s passes, as with the value %q; with an unknown value it waits%s", found.Form, found.Fact, found.Permitted, with)})
 	}
 	return nil
 }
