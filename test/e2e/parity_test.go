@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -129,6 +130,9 @@ type paritySpace struct {
 }
 
 const parityID = "updater"
+
+// examplePrefix begins the names of the cases of the worked policies.
+const examplePrefix = "example-"
 
 // someAtOnce calls a function for each index, some at a time.
 func someAtOnce(ctx context.Context, count int, call func(i int)) {
@@ -321,7 +325,7 @@ func (s *paritySpace) examples(ctx context.Context) []parityCase {
 					}
 					rule.Rego.PolicyRef.Name = s.namespace + "-" + rule.Rego.PolicyRef.Name
 					rule.Name, rule.Enforcement, rule.Conditions = "parity", appsv1alpha1.EnforcementEnforce, nil
-					cases = append(cases, parityCase{name: "example-" + strings.TrimSuffix(filepath.Base(file), ".yaml"), rule: rule, pods: 2})
+					cases = append(cases, parityCase{name: examplePrefix + strings.TrimSuffix(filepath.Base(file), ".yaml"), rule: rule, pods: 2})
 				}
 			}
 		}
@@ -364,9 +368,18 @@ var _ = Describe("kubectl podops eval", func() {
 			s.awaitAvailable(ctx, s.count())
 		}
 
-		By("predicting the verdicts, and beginning the operations")
+		By("predicting the verdicts, and running suites with the same pods")
+		suites := 0
 		for _, s := range spaces {
 			s.predicted = s.eval(ctx, "--operation", s.operation, "--stage", string(s.stage))
+			dir, written := s.writeSuites(ctx, time.Now())
+			run(ctx, "kubectl-podops", "test", dir)
+			suites += written
+		}
+		Expect(suites).To(Equal(total))
+
+		By("beginning the operations")
+		for _, s := range spaces {
 			s.beginOperations(ctx)
 		}
 
@@ -382,7 +395,7 @@ var _ = Describe("kubectl podops eval", func() {
 			return differing
 		}).WithTimeout(3 * patience).Should(BeEmpty())
 		Expect(total).To(BeNumerically(">=", 200))
-		line := fmt.Sprintf("parity: %d cases, %d equal", total, total-len(differing))
+		line := fmt.Sprintf("parity: %d cases, %d equal; %d suites", total, total-len(differing), suites)
 		AddReportEntry("parity", line)
 		GinkgoWriter.Println(line)
 		_, _ = fmt.Fprintln(os.Stdout, "\n"+line)
