@@ -17,6 +17,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/evaluation"
+	"github.com/podops-dev/podops/pkg/evaluation/offline"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 )
 
@@ -63,6 +64,25 @@ func (s *paritySpace) writeSuites(ctx context.Context, now time.Time) (dir strin
 		suites++
 	}
 	return dir, suites
+}
+
+// evalDump returns the verdicts of kubectl podops eval of files that kubectl has written, by pod.
+func (s *paritySpace) evalDump(ctx context.Context, flags ...string) map[string]offline.Verdict {
+	GinkgoHelper()
+	dir := GinkgoT().TempDir()
+	var rules, pods string
+	for _, kinds := range []string{"podtransitionrules", "podtransitionpolicies"} {
+		out, _ := s.kubectl(ctx, "get", kinds, "-n", s.namespace, "-o", "yaml")
+		rules += "---\n" + out
+	}
+	for _, objects := range [][]string{{"pods", "-n", s.namespace}, {"namespace", s.namespace}} {
+		out, _ := s.kubectl(ctx, append([]string{"get", "-o", "yaml"}, objects...)...)
+		pods += "---\n" + out
+	}
+	given := []string{filepath.Join(dir, "rules.yaml"), filepath.Join(dir, "pods.yaml")}
+	Expect(os.WriteFile(given[0], []byte(rules), 0o600)).To(Succeed())
+	Expect(os.WriteFile(given[1], []byte(pods), 0o600)).To(Succeed())
+	return s.eval(ctx, append([]string{"-f", given[0], "--pods", given[1]}, flags...)...)
 }
 
 // expectation is the predicted verdict on a pod, as suites write it, with that of the rule of its fleet.

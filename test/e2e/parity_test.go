@@ -227,6 +227,15 @@ func withheldBy(verdict offline.Verdict, withMessage bool) string {
 	return ""
 }
 
+// summaries returns the state of each pod, with the rule that withholds it.
+func summaries(verdicts map[string]offline.Verdict) map[string]string {
+	made := map[string]string{}
+	for name, verdict := range verdicts {
+		made[name] = string(verdict.State) + " " + withheldBy(verdict, true)
+	}
+	return made
+}
+
 // live returns the rule that withholds each pod in the status of its PodTransitionRule, in the same form.
 func (s *paritySpace) live(ctx context.Context, withMessage bool) map[string]string {
 	GinkgoHelper()
@@ -368,10 +377,12 @@ var _ = Describe("kubectl podops eval", func() {
 			s.awaitAvailable(ctx, s.count())
 		}
 
-		By("predicting the verdicts, and running suites with the same pods")
+		By("predicting the verdicts, also from files, and running suites with the same pods")
 		suites := 0
 		for _, s := range spaces {
-			s.predicted = s.eval(ctx, "--operation", s.operation, "--stage", string(s.stage))
+			began := []string{"--operation", s.operation, "--stage", string(s.stage)}
+			s.predicted = s.eval(ctx, began...)
+			Expect(summaries(s.evalDump(ctx, began...))).To(Equal(summaries(s.predicted)))
 			dir, written := s.writeSuites(ctx, time.Now())
 			run(ctx, "kubectl-podops", "test", dir)
 			suites += written
