@@ -279,39 +279,40 @@ func (n *namespace) causeOf(controller types.UID) rule.Cause {
 	}
 }
 
-// complete returns the ReplicaSets with pods that are to keep each of them: they have no more than spec.replicas, and no
-// rolling update lowers that.
-func (n *namespace) complete() map[types.UID]bool {
-	complete := map[types.UID]bool{}
-	for uid, c := range n.controllers {
+// waitingOwner is the controller of a pod that waits.
+type waitingOwner struct {
+	// complete is true for a ReplicaSet that is to keep each of its pods: it has no more than spec.replicas, and no rolling
+	// update lowers that.
+	complete bool
+
+	// replaces is the StatefulSet or DaemonSet; nil for another kind.
+	replaces deferreddelete.Owner
+}
+
+// waitingOwners returns the controllers of the pods of requests, and the workloads with known numbers that rules see as the owners of
+// these pods.
+func (n *namespace) waitingOwners(waiting []rule.Request) (map[types.UID]waitingOwner, map[types.UID]rule.Workload) {
+	controllers, workloads := map[types.UID]waitingOwner{}, map[types.UID]rule.Workload{}
+	for _, request := range waiting {
+		p := n.pods[request.Pod.UID]
+		if p == nil {
+			continue
+		}
+		uid := p.controller.UID
+		c := n.controllers[uid]
+		if _, known := controllers[uid]; known || c == nil {
+			continue
+		}
 		owner := n.owners[uid]
-		complete[uid] = c.cause == rule.CauseScaleIn && !owner.Terminating && max(c.counted, owner.Observed) <= owner.Desired
-	}
-	return complete
-}
-
-// replacing returns the StatefulSets and DaemonSets with pods.
-func (n *namespace) replacing() map[types.UID]deferreddelete.Owner {
-	replacing := map[types.UID]deferreddelete.Owner{}
-	for uid := range n.controllers {
-		if owner := n.owners[uid]; owner.Replaces != nil {
-			replacing[uid] = owner.Replaces
+		controllers[uid] = waitingOwner{
+			complete: c.cause == rule.CauseScaleIn && !owner.Terminating && max(c.counted, owner.Observed) <= owner.Desired,
+			replaces: owner.Replaces,
+		}
+		if top, known := n.owners[c.top]; known && !top.Uncounted {
+			workloads[c.top] = rule.Workload{Desired: top.Desired, Paused: top.Paused, Revision: cmp.Or(top.UpdateRevision, n.newestHash[c.top])}
 		}
 	}
-	return replacing
-}
-
-// workloads returns the workloads with known numbers that rules see as owners.
-func (n *namespace) workloads() map[types.UID]rule.Workload {
-	workloads := map[types.UID]rule.Workload{}
-	for _, c := range n.controllers {
-		if owner, known := n.owners[c.top]; known && !owner.Uncounted {
-			workloads[c.top] = rule.Workload{
-				Desired: owner.Desired, Paused: owner.Paused, Revision: cmp.Or(owner.UpdateRevision, n.newestHash[c.top]),
-			}
-		}
-	}
-	return workloads
+	return controllers, workloads
 }
 
 // noteNewest updates the newest revision of each Deployment, and its hash.

@@ -57,19 +57,16 @@ type Snapshot struct {
 	// sorted by name.
 	Leftover []*corev1.Pod
 
-	// Workloads are the workloads of pods whose numbers are known, by UID. Nil when nothing waits.
+	// Workloads are the workloads of the pods that wait, by UID, if their numbers are known. Nil when nothing waits.
 	Workloads map[types.UID]rule.Workload
 
 	waiting *waitingList
 
-	// complete are the ReplicaSets that need each of their pods. Nil when nothing waits.
-	complete map[types.UID]bool
+	// controllers are the controllers of the pods that wait, by UID.
+	controllers map[types.UID]waitingOwner
 
 	// kept are the waiting pods whose DaemonSet or StatefulSet has too many unavailable pods. Nil when nothing waits.
 	kept map[types.UID]bool
-
-	// replacing are the StatefulSets and DaemonSets with pods. Nil when nothing waits.
-	replacing map[types.UID]deferreddelete.Owner
 
 	// versions are the resourceVersions of the pods that records name.
 	versions map[types.UID]string
@@ -161,15 +158,17 @@ func (v Snapshot) IsNeeded(uid types.UID) bool {
 		return false
 	}
 	p := v.waiting.pod(uid)
-	switch {
-	case p == nil:
+	if p == nil {
 		return false
+	}
+	owner := v.controllers[p.controller.UID]
+	switch {
 	case v.kept[uid]:
 		return true
-	case p.pending == nil || v.replacing[p.controller.UID] == nil:
-		return p.surplus && v.complete[p.controller.UID]
+	case p.pending == nil || owner.replaces == nil:
+		return p.surplus && owner.complete
 	}
-	want := deferreddelete.WantFor(v.replacing[p.controller.UID], p.object, *p.pending)
+	want := deferreddelete.WantFor(owner.replaces, p.object, *p.pending)
 	return want == deferreddelete.Unwanted || want == deferreddelete.WantUnknown && deferreddelete.Finishes(p.object)
 }
 
@@ -222,7 +221,7 @@ func (x *Index) Snapshot(name string, pods func(*appsv1alpha1.PodTransitionRule)
 	v.waiting = n.waiting.ordered()
 	v.Waiting = v.waiting.requests
 	if len(v.Waiting) > 0 {
-		v.complete, v.replacing, v.Workloads = n.complete(), n.replacing(), n.workloads()
+		v.controllers, v.Workloads = n.waitingOwners(v.Waiting)
 		v.kept = n.kept(v.Waiting)
 	}
 	v.Disruptions = n.disruptionViews(v.versions)
