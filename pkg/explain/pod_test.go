@@ -137,6 +137,7 @@ func TestARollingUpdateKeepsAPod(t *testing.T) {
 	}{
 		"another pod of a DaemonSet is unavailable":    {daemon, 2, pod(1).Unready(builders.Epoch), []string{"web-1"}},
 		"all pods of a DaemonSet are available":        {daemon, 2, pod(1), nil},
+		"a pod of a DaemonSet without the label":       {daemon, 2, pod(1).Unready(builders.Epoch).Label(appsv1alpha1.ControlLabelKey, "false"), nil},
 		"another pod of a StatefulSet is unavailable":  {ordered, 2, pod(1).Unready(builders.Epoch), []string{"web-1"}},
 		"a pod with a higher ordinal waits":            {ordered, 2, begun(1), []string{"web-1"}},
 		"an unavailable pod of pods that are parallel": {parallel, 2, pod(1).Unready(builders.Epoch), nil},

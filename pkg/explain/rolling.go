@@ -11,6 +11,7 @@ import (
 	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/podstate"
+	"github.com/podops-dev/podops/pkg/replicasetscale"
 )
 
 // controller returns the ReplicaSet, StatefulSet or DaemonSet that controls the pod; nil if the snapshot does not have it.
@@ -39,12 +40,14 @@ func (x *explainer) keptByRollingUpdate(operation podstate.Operation) bool {
 		return false
 	}
 	var others []string
-	for _, other := range x.s.PodsOf(owner.GetUID()) {
-		if other.UID != x.pod.UID && !podstate.Finished(other) && goesBefore(owner, other, x.pod) {
+	pods := x.s.PodsOf(owner.GetUID())
+	for _, other := range pods {
+		if other.UID != x.pod.UID && appsv1alpha1.IsControlled(other.Labels) && !podstate.Finished(other) && goesBefore(owner, other, x.pod) {
 			others = append(others, other.Name)
 		}
 	}
-	if !podstate.Available(x.pod) || !deferreddelete.Rolls(owner, x.pod) || deferreddelete.MayLose(owner, len(others)) {
+	unavailable := len(others) + max(0, desired(owner)-len(pods))
+	if !podstate.Available(x.pod) || !deferreddelete.Rolls(owner, x.pod) || deferreddelete.MayLose(owner, unavailable) {
 		return false
 	}
 	reason := Reason{
@@ -55,6 +58,19 @@ func (x *explainer) keptByRollingUpdate(operation podstate.Operation) bool {
 	x.inTheWayOf(&reason, nil, others)
 	x.because(rankLater, reason)
 	return true
+}
+
+// desired returns how many pods a StatefulSet or DaemonSet has at least while its rolling update replaces pods; 0 if that does not matter.
+func desired(owner deferreddelete.Owner) int {
+	switch set := owner.(type) {
+	case *appsv1.StatefulSet:
+		if set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement {
+			return replicasetscale.Replicas(set.Spec.Replicas)
+		}
+	case *appsv1.DaemonSet:
+		return int(set.Status.DesiredNumberScheduled)
+	}
+	return 0
 }
 
 // goesBefore reports whether a rolling update waits for another pod: it is unavailable, or waits and has a higher ordinal.

@@ -25,7 +25,7 @@ func (f fact) String() string {
 // isField reports whether the fact is always there: it is empty for a pod without an owner, or without a node.
 func (f fact) isField() bool { return slices.Contains(fields(), f) }
 
-// fields returns the optional facts that are fields. That of the name is after those of all maps.
+// fields returns the optional facts that are fields.
 func fields() []fact { return []fact{{"pod", "node"}, {"pod.owner", "kind"}, {"pod.owner", "name"}} }
 
 // Form is how a pod lacks a fact, as a preposition before it.
