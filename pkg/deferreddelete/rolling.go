@@ -7,19 +7,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Rolls reports whether a rolling update of an owner replaces a pod. It does not replace a pod outside of the range of ordinals of
-// its StatefulSet: that pod goes for good.
+// Rolls reports whether a rolling update of its owner replaces a pod. A pod with an ordinal that its StatefulSet does not have any
+// more is not replaced.
 func Rolls(owner Owner, pod *corev1.Pod) bool {
 	set, ok := owner.(*appsv1.StatefulSet)
 	if !ok {
 		return true
 	}
 	ordinal, ok := ordinalOf(pod.Name)
-	start, replicas := rangeOf(set)
+	start, replicas := ordinalRange(set)
 	return ok && ordinal >= start && ordinal < start+replicas
 }
 
-// CompareOrdinals compares the ordinals of two pods of a StatefulSet. Its rolling update begins with the highest.
+// CompareOrdinals compares two pods of a StatefulSet by their ordinals. Its rolling update begins with the highest.
 func CompareOrdinals(a, b *corev1.Pod) int {
 	first, _ := ordinalOf(a.Name)
 	second, _ := ordinalOf(b.Name)

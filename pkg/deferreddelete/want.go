@@ -63,7 +63,7 @@ func WantOfStatefulSet(set *appsv1.StatefulSet, pod *corev1.Pod) Want {
 	if !ok {
 		return WantUnknown
 	}
-	start, replicas := rangeOf(set)
+	start, replicas := ordinalRange(set)
 	switch {
 	case ordinal < start || ordinal >= start+replicas:
 		return Wanted
@@ -90,8 +90,8 @@ func waitsForOthers(set *appsv1.StatefulSet, pod *corev1.Pod, replicas int) bool
 		(others < replicas-mayBeUnavailable(set) || int(set.Status.Replicas) > replicas)
 }
 
-// rangeOf returns the first ordinal of a StatefulSet, and the number of its replicas.
-func rangeOf(set *appsv1.StatefulSet) (start, replicas int) {
+// ordinalRange returns the first ordinal that a StatefulSet has, and its number of replicas.
+func ordinalRange(set *appsv1.StatefulSet) (start, replicas int) {
 	if set.Spec.Ordinals != nil {
 		start = int(set.Spec.Ordinals.Start)
 	}
@@ -103,7 +103,7 @@ func rangeOf(set *appsv1.StatefulSet) (start, replicas int) {
 
 // mayBeUnavailable returns how many pods of a StatefulSet a rolling update may leave unavailable.
 func mayBeUnavailable(set *appsv1.StatefulSet) int {
-	_, replicas := rangeOf(set)
+	_, replicas := ordinalRange(set)
 	if rolling := set.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
 		return maxUnavailable(rolling.MaxUnavailable, replicas, false)
 	}

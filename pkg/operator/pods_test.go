@@ -61,8 +61,7 @@ func fill(value reflect.Value, depth int) {
 	}
 }
 
-// paths are the dotted names of all fields of a type, of an entry of each map, and of the items of lists of structs that have the
-// text as their name.
+// paths are the dotted names of all fields below a type, with an entry of each map, and with the items that are named "text".
 func paths(of reflect.Type, prefix string, depth int) []string {
 	if of.Kind() == reflect.Pointer {
 		of = of.Elem()

@@ -23,10 +23,10 @@ type step struct {
 	// index of the field, as reflect counts it.
 	index []int
 
-	// key of an entry of a map; empty for the whole map.
+	// key of an entry; empty for a whole map.
 	key string
 
-	// name is the index of the field that names an item of a list, and item its value; nil without an item.
+	// name is the index of the field that names items, and item its value; nil without an item.
 	name []int
 	item string
 }
