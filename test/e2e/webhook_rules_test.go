@@ -95,8 +95,15 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 	It("passes some pods, reports why the others wait, and calls the service for those again", func(ctx context.Context) {
 		rule := service.callsOnce("/approve-some?parameter=tier&value=gold&message=only+gold")
 		rule.Webhook.Parameters = []appsv1alpha1.WebhookParameter{
-			{Key: "tier", ValueFrom: &appsv1alpha1.ParameterSource{FieldRef: &appsv1alpha1.FieldRef{FieldPath: "metadata.labels['tier']"}}},
 			{Key: "team", Value: "shop"},
+		}
+		for key, path := range map[string]string{
+			"tier": "metadata.labels['tier']", "image": "spec.containers[name=web].image", "ready": "status.conditions[type=Ready].status",
+			"restarts": "status.containerStatuses[name=web].restartCount",
+		} {
+			rule.Webhook.Parameters = append(rule.Webhook.Parameters, appsv1alpha1.WebhookParameter{
+				Key: key, ValueFrom: &appsv1alpha1.ParameterSource{FieldRef: &appsv1alpha1.FieldRef{FieldPath: path}},
+			})
 		}
 		p.rule(ctx, rule)
 		p.pods(ctx, 3, nil)
@@ -105,7 +112,8 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 		Eventually(ctx, p.seeing("web-00")).Should(expect.BeOperable("updater"))
 		blocked(ctx, 2, "WebhookRejected", "only gold")
 		Expect(service.Log(p.namespace)).To(HaveEach(HaveField("Pods", HaveEach(
-			HaveField("Parameters", And(HaveLen(2), HaveKeyWithValue("team", "shop"), HaveKeyWithValue("tier", BeElementOf("gold", ""))))))))
+			HaveField("Parameters", And(HaveLen(5), HaveKeyWithValue("team", "shop"), HaveKeyWithValue("tier", BeElementOf("gold", "")),
+				HaveKeyWithValue("image", HavePrefix("registry.example.com/web")), HaveKeyWithValue("ready", "True"), HaveKeyWithValue("restarts", "0")))))))
 
 		By("printing it")
 		describe, _ := p.kubectl(ctx, "--namespace", p.namespace, "describe", "ptr", "web")
