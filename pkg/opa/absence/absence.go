@@ -25,8 +25,11 @@ const (
 	maxValues   = 16
 )
 
-// unknown is a value that no module names.
-const unknown = "some-other-value"
+// unknown is a value that no module names, and another one that no other fact has.
+const (
+	unknown = "some-other-value"
+	another = "another-value"
+)
 
 // Finding is an optional fact without which, or with the empty text as which, a pod passes that waits with an unknown value of it.
 type Finding struct {
@@ -138,6 +141,11 @@ func (s *search) replace(ctx context.Context, drawn facts, removed fact, by Form
 	value, opens := s.opens(ctx, without, removed)
 	if !opens {
 		return nil
+	}
+	if by == Empty { // a module may compare two facts: then an empty one is as good as any that differs
+		if permits, err := s.verdict(ctx, without.with(removed, another)); err != nil || permits {
+			return nil
+		}
 	}
 	smallest := s.smallest(ctx, without, removed)
 	found := Finding{Fact: removed.String(), Form: by, Permitted: value, With: smallest.without(removed).described()}
