@@ -60,7 +60,9 @@ func DefaultLimits() Limits {
 		Running: 32, RunningWaits: 256, WaitingPerSource: 1000,
 		ConnectionsPerSecond: 25,
 		ReviewsPerSecond:     500, BytesPerSecond: 8 << 20,
-		ReadTimeout: 5 * time.Second, ReviewTimeout: 15 * time.Second, IdleTimeout: 90 * time.Second,
+		ReadTimeout: 5 * time.Second, ReviewTimeout: 15 * time.Second,
+		// The API server closes a connection after 90 s, and must be the first: it may send a review on one that is being closed.
+		IdleTimeout: 2 * time.Minute,
 	}
 }
 

@@ -236,9 +236,11 @@ func (m *manager) stop() {
 
 // harmless matches error lines that report no defect: an event cannot be written to a
 // namespace that is terminating or deleted; and on a busy machine an answer about the lease
-// may come later than the short time that these managers allow.
+// may come later than the short time that these managers allow, and the Service may have no endpoint
+// for a moment, since a manager answers its readiness probe too late: then it resets connections.
 var harmless = regexp.MustCompile(`Server rejected event.*(unable to create new content in namespace|namespaces [^ ]+ not found)|` +
-	`Error (retrieving lease lock|initially creating lease lock).*|Failed to update lease.*|"logger":"leaderelection","msg":"Unexpected error when reading response body".*(context deadline exceeded|Client.Timeout)`)
+	`Error (retrieving lease lock|initially creating lease lock).*|Failed to update lease.*|"logger":"leaderelection".*(context deadline exceeded|Client.Timeout)|` +
+	`failed calling webhook.*read: connection reset by peer`)
 
 // announced reports whether the line is harmless, provoked by the scenario, or caused by the end or the start of the
 // manager: a manager may lead before it is ready, and until then the Service has no endpoint for its own writes.

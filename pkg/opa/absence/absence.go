@@ -25,7 +25,7 @@ const (
 	maxValues   = 16
 )
 
-// unknown is a value that no module names, and another one that no other fact has.
+// Values that no module names. No other fact has the value another.
 const (
 	unknown = "some-other-value"
 	another = "another-value"
