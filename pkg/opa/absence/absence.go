@@ -139,13 +139,9 @@ func (s *search) replace(ctx context.Context, drawn facts, removed fact, by Form
 		return err
 	}
 	value, opens := s.opens(ctx, without, removed)
-	if !opens {
+	// A module may compare two facts: then an empty one is as good as any that differs.
+	if !opens || by == Empty && !s.waits(ctx, without.with(removed, another)) {
 		return nil
-	}
-	if by == Empty { // a module may compare two facts: then an empty one is as good as any that differs
-		if permits, err := s.verdict(ctx, without.with(removed, another)); err != nil || permits {
-			return nil
-		}
 	}
 	smallest := s.smallest(ctx, without, removed)
 	found := Finding{Fact: removed.String(), Form: by, Permitted: value, With: smallest.without(removed).described()}
@@ -170,8 +166,7 @@ func place(source, key string) (row, column int) {
 // opens reports whether a pod that passes without a fact waits with an unknown value, and passes with a known one,
 // which is returned.
 func (s *search) opens(ctx context.Context, without facts, removed fact) (value string, opens bool) {
-	verdict, err := s.verdict(ctx, without.with(removed, unknown))
-	if err != nil || verdict {
+	if !s.waits(ctx, without.with(removed, unknown)) {
 		return "", false
 	}
 	for _, value := range s.values {
@@ -180,6 +175,12 @@ func (s *search) opens(ctx context.Context, without facts, removed fact) (value 
 		}
 	}
 	return "", false
+}
+
+// waits reports whether the pod waits, and the module does not fail.
+func (s *search) waits(ctx context.Context, with facts) bool {
+	permits, err := s.verdict(ctx, with)
+	return err == nil && !permits
 }
 
 // smallest removes every other fact on which the finding does not depend, or gives it its usual value.
