@@ -279,7 +279,7 @@ func (n *namespace) causeOf(controller types.UID) rule.Cause {
 	}
 }
 
-// waitingOwner is the controller of a pod that waits.
+// waitingOwner is the controller of a waiting pod.
 type waitingOwner struct {
 	// complete is true for a ReplicaSet that is to keep each of its pods: it has no more than spec.replicas, and no rolling
 	// update lowers that.
@@ -289,8 +289,8 @@ type waitingOwner struct {
 	replaces deferreddelete.Owner
 }
 
-// waitingOwners returns the controllers of the pods of requests, and the workloads with known numbers that rules see as the owners of
-// these pods.
+// waitingOwners returns the controllers of waiting pods, and the workloads that rules see as their owners, if their numbers are
+// known.
 func (n *namespace) waitingOwners(waiting []rule.Request) (map[types.UID]waitingOwner, map[types.UID]rule.Workload) {
 	controllers, workloads := map[types.UID]waitingOwner{}, map[types.UID]rule.Workload{}
 	for _, request := range waiting {

@@ -194,9 +194,12 @@ func (f *managerSet) complaints() []string {
 		if strings.Contains(log, leaseLost) {
 			m.complaints = append(slices.Clone(m.complaints), afterLoss...)
 		}
-		starting := true
+		var ready time.Time
 		for _, line := range strings.Split(log, "\n") {
-			starting = starting && !strings.Contains(line, "ready: rules are enforced")
+			if ready.IsZero() && strings.Contains(line, "ready: rules are enforced") {
+				ready = loggedAt(line)
+			}
+			starting := ready.IsZero() || loggedAt(line).Sub(ready) <= callTimeout
 			bad := strings.Contains(line, `"level":"error"`) || strings.Contains(line, "panic")
 			if bad && !m.announced(line, starting) {
 				lines = append(lines, filepath.Base(m.log)+": "+line)
@@ -236,11 +239,24 @@ func (m *manager) stop() {
 
 // harmless matches error lines that report no defect: an event cannot be written to a
 // namespace that is terminating or deleted; and on a busy machine an answer about the lease
-// may come later than the short time that these managers allow, and the Service may have no endpoint
-// for a moment, since a manager answers its readiness probe too late: then it resets connections.
+// may come later than the short time that these managers allow.
 var harmless = regexp.MustCompile(`Server rejected event.*(unable to create new content in namespace|namespaces [^ ]+ not found)|` +
-	`Error (retrieving lease lock|initially creating lease lock).*|Failed to update lease.*|"logger":"leaderelection".*(context deadline exceeded|Client.Timeout)|` +
-	`failed calling webhook.*read: connection reset by peer`)
+	`Error (retrieving lease lock|initially creating lease lock).*|Failed to update lease.*|` +
+	`"logger":"leaderelection","msg":"(Unexpected error when reading response body|error retrieving resource lock)".*(context deadline exceeded|Client.Timeout)`)
+
+// callTimeout is the longest time after which a call of a webhook fails that has begun before the manager was ready.
+const callTimeout = 3 * time.Second
+
+// loggedAt returns the time of a line of a log, a whole second; zero without one.
+func loggedAt(line string) time.Time {
+	var entry struct {
+		Time time.Time `json:"ts"`
+	}
+	if json.Unmarshal([]byte(line), &entry) != nil {
+		return time.Time{}
+	}
+	return entry.Time
+}
 
 // announced reports whether the line is harmless, provoked by the scenario, or caused by the end or the start of the
 // manager: a manager may lead before it is ready, and until then the Service has no endpoint for its own writes.
@@ -248,11 +264,7 @@ func (m *manager) announced(line string, starting bool) bool {
 	if strings.Contains(line, "panic") {
 		return false
 	}
-	var entry struct {
-		Time time.Time `json:"ts"` // a whole second
-	}
-	dated := json.Unmarshal([]byte(line), &entry) == nil
-	ending := dated && !m.stopped.IsZero() && !entry.Time.Before(m.stopped.Truncate(time.Second))
+	ending := !m.stopped.IsZero() && !loggedAt(line).Before(m.stopped.Truncate(time.Second))
 	return starting && strings.Contains(line, "failed calling webhook") || ending || harmless.MatchString(line) ||
 		slices.ContainsFunc(m.complaints, func(text string) bool { return strings.Contains(line, text) })
 }

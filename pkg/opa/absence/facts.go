@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// fact is an optional fact: an entry of a map of strings in the input, or a field that is empty for some pods.
+// fact is an optional fact in the input: a map entry, or a field that is empty for some pods.
 type fact struct{ object, key string }
 
 // String returns the path of the fact in the input.

@@ -24,13 +24,16 @@ func (e *Environment) Modules() (*sandbox.Fallback, error) {
 // not depend on how busy this machine is.
 const roundBudget = time.Hour
 
-// Engine returns a policy engine that compiles and evaluates modules with Modules.
+// Engine returns a policy engine that compiles and evaluates modules with the Workers of options, or else with Modules.
 func (e *Environment) Engine(options opa.Options) (*opa.Engine, error) {
-	modules, err := e.Modules()
-	if err != nil {
-		return nil, err
+	if options.Workers == nil {
+		modules, err := e.Modules()
+		if err != nil {
+			return nil, err
+		}
+		options.Workers = modules
 	}
-	options.Workers, options.Timeout, options.RoundBudget = modules, roundBudget, roundBudget
+	options.Timeout, options.RoundBudget = roundBudget, roundBudget
 	engine, err := opa.New(options)
 	if err != nil {
 		return nil, fmt.Errorf("starting the policy engine: %w", err)

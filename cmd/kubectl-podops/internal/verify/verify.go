@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -85,9 +84,9 @@ func (v *verb) run(ctx context.Context, paths []string) error {
 	if err != nil {
 		return err
 	}
-	engine, err := opa.New(opa.Options{Workers: modules, Timeout: time.Hour, RoundBudget: time.Hour})
+	engine, err := v.Engine(opa.Options{Workers: modules})
 	if err != nil {
-		return fmt.Errorf("starting the policy engine: %w", err)
+		return err
 	}
 	made := report{Findings: []finding{}}
 	for _, document := range documents {
