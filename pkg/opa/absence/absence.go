@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -47,12 +48,48 @@ type Finding struct {
 
 	// With are the other facts that the finding needs, such as operation.type "restart"; usually none.
 	With []string
+
+	// Input is the index of the input in which the pod waits, in the inputs of FindIn.
+	Input int
+}
+
+// String returns the finding as one sentence, without its place.
+func (f Finding) String() string {
+	with := ""
+	if len(f.With) > 0 {
+		with = ", given " + strings.Join(f.With, ", ")
+	}
+	return fmt.Sprintf("a pod %s %s passes, as with the value %q; with an unknown value it waits%s", f.Form, f.Fact, f.Permitted, with)
 }
 
 // Find returns the findings of a user's module, sorted by fact; none for a module with the comment
 // vet.AbsentPermits. The strings of its parameters are keys and values, too. The same module has the same findings.
 // The error is that of opa.Engine.Inspect for a module that is wrong.
 func Find(ctx context.Context, engine *opa.Engine, custom spec.Custom) ([]Finding, error) {
+	s, err := newSearch(ctx, engine, custom)
+	if err != nil || s == nil {
+		return nil, err
+	}
+	withheld := 0
+	for i := 0; i < maxInputs && withheld < maxWithheld && len(s.found) < len(s.facts); i++ {
+		drawn := s.draw()
+		permits, err := s.permits(ctx, drawn)
+		if err != nil {
+			return nil, err
+		}
+		if permits {
+			continue
+		}
+		withheld++
+		if err := s.try(ctx, drawn); err != nil {
+			return nil, err
+		}
+	}
+	return s.findings(), nil
+}
+
+// newSearch returns a search in a module; nil for a module with the comment vet.AbsentPermits.
+func newSearch(ctx context.Context, engine *opa.Engine, custom spec.Custom) (*search, error) {
 	inspected, err := engine.Inspect(ctx, opa.Source{Module: custom.Source, ParametersSchema: custom.ParametersSchema})
 	if err != nil {
 		return nil, err
@@ -72,32 +109,11 @@ func Find(ctx context.Context, engine *opa.Engine, custom spec.Custom) ([]Findin
 		keys = distinct(keys, constants.Strings)
 	}
 	values = distinct(values, examples(values))
-	s := &search{
+	return &search{
 		engine: engine, module: spec.Module{Kind: rule.KindRego, Stage: appsv1alpha1.StagePreCheck, Enforcement: appsv1alpha1.EnforcementEnforce, Custom: &custom},
 		facts: optionalFacts(keys), values: values[:min(len(values), maxValues)],
 		random: rand.New(rand.NewPCG(1, 2)), found: map[fact]Finding{}, comparesWithEmpty: slices.Contains(values, ""),
-	}
-	withheld := 0
-	for i := 0; i < maxInputs && withheld < maxWithheld && len(s.found) < len(s.facts); i++ {
-		drawn := s.draw()
-		permits, err := s.permits(ctx, drawn)
-		if err != nil {
-			return nil, err
-		}
-		if permits {
-			continue
-		}
-		withheld++
-		if err := s.try(ctx, drawn); err != nil {
-			return nil, err
-		}
-	}
-	findings := make([]Finding, 0, len(s.found))
-	for _, one := range s.found {
-		findings = append(findings, one)
-	}
-	slices.SortFunc(findings, func(a, b Finding) int { return strings.Compare(a.Fact, b.Fact) })
-	return findings, nil
+	}, nil
 }
 
 // search is a search in one module.
@@ -111,6 +127,14 @@ type search struct {
 
 	// comparesWithEmpty is true for a module that names the empty text.
 	comparesWithEmpty bool
+
+	// permitting are the values of facts in given inputs in which the pod passes.
+	permitting map[fact][]string
+}
+
+// findings returns what was found, sorted by fact.
+func (s *search) findings() []Finding {
+	return slices.SortedFunc(maps.Values(s.found), func(a, b Finding) int { return strings.Compare(a.Fact, b.Fact) })
 }
 
 // try removes each fact from an input in which the pod waits, and makes it empty.
@@ -143,8 +167,12 @@ func (s *search) replace(ctx context.Context, drawn facts, removed fact, by Form
 	if !opens || by == Empty && !s.waits(ctx, without.with(removed, another)) {
 		return nil
 	}
-	smallest := s.smallest(ctx, without, removed)
-	found := Finding{Fact: removed.String(), Form: by, Permitted: value, With: smallest.without(removed).described()}
+	found := Finding{Fact: removed.String(), Form: by, Permitted: value}
+	if drawn.given != nil {
+		found.Input, found.With = drawn.given.index, drawn.given.removed(drawn)
+	} else {
+		found.With = s.smallest(ctx, without, removed).without(removed).described()
+	}
 	found.Row, found.Column = place(s.module.Custom.Source, removed.key)
 	s.found[removed] = found
 	return nil
@@ -167,9 +195,12 @@ func place(source, key string) (row, column int) {
 // which is returned.
 func (s *search) opens(ctx context.Context, without facts, removed fact) (value string, opens bool) {
 	if !s.waits(ctx, without.with(removed, unknown)) {
-		return "", false
+		document, ok := without.given.unknownDocument(removed)
+		if !ok || !s.waits(ctx, without.with(removed, document)) {
+			return "", false
+		}
 	}
-	for _, value := range s.values {
+	for _, value := range slices.Concat(s.permitting[removed], s.values) {
 		if permits, err := s.verdict(ctx, without.with(removed, value)); err == nil && permits {
 			return value, true
 		}

@@ -146,6 +146,9 @@ type facts struct {
 	available bool
 	paused    bool
 	others    int
+
+	// given is the input that the optional facts are those of, if it was not made here.
+	given *given
 }
 
 // replaced returns the facts with another form of one.
@@ -248,6 +251,9 @@ const now = int64(1767607200000000000)
 
 // input returns the input document with the facts, in the schema of policies/schema/input.json.
 func (s *search) input(from facts) (json.RawMessage, error) {
+	if from.given != nil {
+		return from.given.input(s.facts, from.optional)
+	}
 	pod := func(name string, entries map[string]map[string]string) map[string]any {
 		created := now - from.age*1e9
 		node, owner, ownerName := "node-1", from.owner, "web"

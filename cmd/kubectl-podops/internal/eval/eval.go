@@ -16,10 +16,9 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/evaluation/offline"
 	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/rule"
-	"github.com/podops-dev/podops/pkg/rule/spec"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/observation"
 )
 
 // verb is the verb with its flags.
@@ -103,16 +102,16 @@ func (v *verb) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	observed := &observations{modules: map[rule.RuleID]spec.Module{}}
+	observed := observation.New()
 	settings := opa.Options{}
 	if v.trace || v.showInput {
-		settings.Observe, settings.WholeInput = observed.observe, v.showInput
+		settings.Observe, settings.WholeInput = observed.Observe, v.showInput
 	}
 	engine, err := v.Engine(settings)
 	if err != nil {
 		return err
 	}
-	verdicts, err := offline.Evaluate(ctx, objects, offline.Options{Engine: engine, Now: now, Answers: answers, Prepared: observed.prepared})
+	verdicts, err := offline.Evaluate(ctx, objects, offline.Options{Engine: engine, Now: now, Answers: answers, Prepared: observed.Prepared})
 	if err != nil {
 		return err
 	}
@@ -218,8 +217,8 @@ func (v *verb) operationAt(now time.Time) (offline.Operation, error) {
 var errNoInput = errors.New("no PodTransitionRule selects the pod in this stage: the input depends on its pods; give a PodTransitionRule with -f")
 
 // printInputs prints the input of each module for each selected pod.
-func (v *verb) printInputs(observed *observations, selected func(namespace, name string) bool) error {
-	shown := observed.of(selected)
+func (v *verb) printInputs(observed *observation.Log, selected func(namespace, name string) bool) error {
+	shown := observed.Take(selected)
 	if len(shown) == 0 {
 		return errNoInput
 	}
@@ -228,9 +227,9 @@ func (v *verb) printInputs(observed *observations, selected func(namespace, name
 			if i > 0 {
 				_, _ = fmt.Fprintln(v.Out)
 			}
-			_, _ = fmt.Fprintf(v.Out, "# input of %s for pod %s\n", one.rule, one.pod)
+			_, _ = fmt.Fprintf(v.Out, "# input of %s for pod %s\n", one.Module.ID, one.Pod)
 		}
-		indented, err := json.MarshalIndent(one.input, "", "  ")
+		indented, err := json.MarshalIndent(one.Document, "", "  ")
 		if err != nil {
 			return fmt.Errorf("printing the input: %w", err)
 		}
@@ -240,13 +239,13 @@ func (v *verb) printInputs(observed *observations, selected func(namespace, name
 }
 
 // printTraces prints the steps of OPA in each module for each selected pod.
-func (v *verb) printTraces(ctx context.Context, engine *opa.Engine, observed *observations, selected func(namespace, name string) bool) error {
-	for _, one := range observed.of(selected) {
-		module := observed.modules[one.rule]
-		_, _ = fmt.Fprintf(v.Out, "\ntrace of %s for pod %s:\n", one.rule, one.pod)
+func (v *verb) printTraces(ctx context.Context, engine *opa.Engine, observed *observation.Log, selected func(namespace, name string) bool) error {
+	for _, one := range observed.Take(selected) {
+		module := one.Module
+		_, _ = fmt.Fprintf(v.Out, "\ntrace of %s for pod %s:\n", one.Module.ID, one.Pod)
 		source := opa.Source{Owner: module.Owner(), Module: module.Custom.Source, ParametersSchema: module.Custom.ParametersSchema}
-		if err := engine.Trace(ctx, module.Owner(), source, one.input, v.Out); err != nil {
-			return fmt.Errorf("tracing %s: %w", one.rule, err)
+		if err := engine.Trace(ctx, module.Owner(), source, one.Document, v.Out); err != nil {
+			return fmt.Errorf("tracing %s: %w", one.Module.ID, err)
 		}
 	}
 	return nil

@@ -19,6 +19,7 @@ import (
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/manifests"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/observation"
 )
 
 // verb is the verb with its flags.
@@ -39,6 +40,9 @@ func Command(env *command.Environment) *cobra.Command {
 		Long: `Run the tests of rules in folders: YAML documents of the kind PodTransitionRuleTest, which have pods
 and the expected verdicts of the rules, and Rego tests in files that end with _test.rego,
 with the builtins that rules may call. It needs no cluster.
+
+Each optional fact, such as a label, is also removed from the inputs of the modules in which a pod waits: a
+pod that passes without the fact, and not with an unknown value, is a warning (absent-fact-permits).
 
 Exit codes: 0 all tests passed; 1 a file could not be used; 2 a test failed, or the coverage is
 below --threshold.`,
@@ -102,7 +106,8 @@ func (v *verb) suites(ctx context.Context, folders []string, filter *regexp.Rege
 	if err != nil {
 		return nil, err
 	}
-	engine, err := v.Engine(opa.Options{})
+	log := observation.New()
+	engine, err := v.Engine(opa.Options{Observe: log.Observe})
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +120,7 @@ func (v *verb) suites(ctx context.Context, folders []string, filter *regexp.Rege
 		if err != nil {
 			return nil, err
 		}
-		found, err := read.run(ctx, engine, document, filter.MatchString)
+		found, err := read.run(ctx, modules{engine, log}, document, filter.MatchString)
 		if err != nil {
 			return nil, err
 		}

@@ -13,12 +13,16 @@ import (
 
 // result is the result of one test.
 type result struct {
-	Suite    string        `json:"suite"`
-	Name     string        `json:"name"`
-	File     string        `json:"file,omitempty"`
-	Line     int           `json:"line,omitempty"`
-	Failed   bool          `json:"failed"`
-	Skipped  bool          `json:"skipped,omitempty"`
+	Suite   string `json:"suite"`
+	Name    string `json:"name"`
+	File    string `json:"file,omitempty"`
+	Line    int    `json:"line,omitempty"`
+	Failed  bool   `json:"failed"`
+	Skipped bool   `json:"skipped,omitempty"`
+
+	// Warning is true for a warning about a test that another result has.
+	Warning bool `json:"warning,omitempty"`
+
 	Message  string        `json:"message,omitempty"`
 	Output   string        `json:"output,omitempty"`
 	Duration time.Duration `json:"durationNanoseconds"`
@@ -30,6 +34,7 @@ type report struct {
 	Passed   int                  `json:"passed"`
 	Failed   int                  `json:"failed"`
 	Skipped  int                  `json:"skipped"`
+	Warnings int                  `json:"warnings,omitempty"`
 	Coverage *moduletest.Coverage `json:"coverage,omitempty"`
 }
 
@@ -37,6 +42,8 @@ func newReport(results []result) report {
 	made := report{Tests: results}
 	for _, one := range results {
 		switch {
+		case one.Warning:
+			made.Warnings++
 		case one.Skipped:
 			made.Skipped++
 		case one.Failed:
@@ -55,6 +62,8 @@ func formats() map[string]func(io.Writer, report) error {
 
 func (r result) state() string {
 	switch {
+	case r.Warning:
+		return "WARN"
 	case r.Skipped:
 		return "SKIP"
 	case r.Failed:
@@ -64,6 +73,15 @@ func (r result) state() string {
 	}
 }
 
+// summary returns the counts, as one line.
+func (r report) summary() string {
+	text := fmt.Sprintf("tests: %d passed, %d failed, %d skipped", r.Passed, r.Failed, r.Skipped)
+	if r.Warnings > 0 {
+		text += fmt.Sprintf("; warnings: %d", r.Warnings)
+	}
+	return text
+}
+
 func indented(text string) string {
 	return "    " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n    ")
 }
@@ -71,14 +89,14 @@ func indented(text string) string {
 func table(out io.Writer, r report) error {
 	for _, one := range r.Tests {
 		_, _ = fmt.Fprintf(out, "%s  %s/%s\n", one.state(), one.Suite, one.Name)
-		if one.Failed {
+		if one.Failed || one.Warning {
 			_, _ = fmt.Fprintf(out, "%s\n", indented(one.Message))
 		}
 		if one.Output != "" {
 			_, _ = fmt.Fprintf(out, "%s\n", indented(one.Output))
 		}
 	}
-	_, _ = fmt.Fprintf(out, "tests: %d passed, %d failed, %d skipped\n", r.Passed, r.Failed, r.Skipped)
+	_, _ = fmt.Fprintln(out, r.summary())
 	if r.Coverage != nil {
 		for _, file := range r.Coverage.Files {
 			_, _ = fmt.Fprintf(out, "coverage: %5.1f%% %s", file.Percent, file.File)
@@ -99,8 +117,14 @@ func asJSON(out io.Writer, r report) error {
 }
 
 func tap(out io.Writer, r report) error {
-	_, _ = fmt.Fprintf(out, "TAP version 13\n1..%d\n", len(r.Tests))
-	for i, one := range r.Tests {
+	_, _ = fmt.Fprintf(out, "TAP version 13\n1..%d\n", len(r.Tests)-r.Warnings)
+	number := 0
+	for _, one := range r.Tests {
+		if one.Warning {
+			_, _ = fmt.Fprintf(out, "# warning: %s/%s: %s\n", one.Suite, one.Name, strings.ReplaceAll(one.Message, "\n", "\n# "))
+			continue
+		}
+		number++
 		state, note := "ok", ""
 		if one.Failed {
 			state = "not ok"
@@ -108,7 +132,7 @@ func tap(out io.Writer, r report) error {
 		if one.Skipped {
 			note = " # SKIP"
 		}
-		_, _ = fmt.Fprintf(out, "%s %d - %s/%s%s\n", state, i+1, one.Suite, one.Name, note)
+		_, _ = fmt.Fprintf(out, "%s %d - %s/%s%s\n", state, number, one.Suite, one.Name, note)
 		if one.Failed {
 			_, _ = fmt.Fprintf(out, "# %s\n", strings.ReplaceAll(strings.TrimRight(one.Message, "\n"), "\n", "\n# "))
 		}
@@ -120,12 +144,16 @@ func tap(out io.Writer, r report) error {
 func github(out io.Writer, r report) error {
 	escape := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
 	for _, one := range r.Tests {
-		if one.Failed {
-			_, _ = fmt.Fprintf(out, "::error file=%s,line=%d,title=%s::%s\n",
+		level := "error"
+		if one.Warning {
+			level = "warning"
+		}
+		if one.Failed || one.Warning {
+			_, _ = fmt.Fprintf(out, "::%s file=%s,line=%d,title=%s::%s\n", level,
 				one.File, one.Line, escape.Replace(one.Suite+"/"+one.Name), escape.Replace(one.Message))
 		}
 	}
-	_, err := fmt.Fprintf(out, "tests: %d passed, %d failed, %d skipped\n", r.Passed, r.Failed, r.Skipped)
+	_, err := fmt.Fprintln(out, r.summary())
 	return err
 }
 
@@ -144,6 +172,7 @@ type junitCase struct {
 	File    string     `xml:"file,attr,omitempty"`
 	Time    string     `xml:"time,attr"`
 	Failure *junitText `xml:"failure"`
+	Output  *junitText `xml:"system-out"`
 	Skipped *junitText `xml:"skipped"`
 }
 
@@ -151,9 +180,25 @@ type junitText struct {
 	Text string `xml:",chardata"`
 }
 
+// warn adds a warning to the output of the case that it is about, which comes before it.
+func (s *junitSuite) warn(about result) {
+	for i := range s.Cases {
+		if one := &s.Cases[i]; one.Class == about.Suite && one.Name == about.Name {
+			if one.Output == nil {
+				one.Output = &junitText{}
+			}
+			one.Output.Text += "warning: " + about.Message + "\n"
+		}
+	}
+}
+
 func junit(out io.Writer, r report) error {
-	suite := junitSuite{Name: "podops", Tests: len(r.Tests), Failures: r.Failed, Skipped: r.Skipped}
+	suite := junitSuite{Name: "podops", Tests: len(r.Tests) - r.Warnings, Failures: r.Failed, Skipped: r.Skipped}
 	for _, one := range r.Tests {
+		if one.Warning {
+			suite.warn(one)
+			continue
+		}
 		made := junitCase{Class: one.Suite, Name: one.Name, File: one.File, Time: fmt.Sprintf("%.3f", one.Duration.Seconds())}
 		if one.Failed {
 			made.Failure = &junitText{one.Message}

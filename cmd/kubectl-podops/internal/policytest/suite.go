@@ -17,7 +17,6 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/evaluation/offline"
-	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/rule"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
@@ -130,7 +129,7 @@ func suiteOf(document manifests.Document) (suite, error) {
 }
 
 // run evaluates the tests of a suite that are selected.
-func (s suite) run(ctx context.Context, engine *opa.Engine, document manifests.Document, selected func(name string) bool) ([]result, error) {
+func (s suite) run(ctx context.Context, modules modules, document manifests.Document, selected func(name string) bool) ([]result, error) {
 	var paths []string
 	for _, file := range s.Files {
 		paths = append(paths, filepath.Join(filepath.Dir(document.File), file))
@@ -140,6 +139,7 @@ func (s suite) run(ctx context.Context, engine *opa.Engine, document manifests.D
 		return nil, fmt.Errorf("%s: %w", document.Place(), err)
 	}
 	var results []result
+	var inputs []testInput
 	for i, test := range s.Tests {
 		made := result{Suite: cmp.Or(s.Name, document.File), Name: test.Name, File: document.File, Line: document.LineOf(fmt.Sprintf("tests[%d]", i))}
 		if !selected(made.Suite + "/" + made.Name) {
@@ -148,14 +148,19 @@ func (s suite) run(ctx context.Context, engine *opa.Engine, document manifests.D
 		began := time.Now()
 		// The engine keeps facts by pod version, and pods in other tests have the same names.
 		version := fmt.Sprintf("%s:%d", document.Place(), i)
-		made.Message, err = s.check(ctx, engine, documents, test, version)
+		made.Message, err = s.check(ctx, modules, documents, test, version)
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: test %q: %w", made.File, made.Line, test.Name, err)
 		}
 		made.Duration, made.Failed = time.Since(began), made.Message != ""
 		results = append(results, made)
+		inputs = append(inputs, modules.takeInputs(made)...)
 	}
-	return results, nil
+	warnings, err := modules.absentFacts(ctx, inputs)
+	if err != nil {
+		return nil, fmt.Errorf("%s: removing facts: %w", document.Place(), err)
+	}
+	return append(results, warnings...), nil
 }
 
 // namespace has the objects of a suite.
@@ -250,7 +255,7 @@ func (t testCase) operation(place int, now time.Time) offline.Operation {
 }
 
 // check returns how the verdicts differ from the expected verdicts; empty if they do not.
-func (s suite) check(ctx context.Context, engine *opa.Engine, documents []manifests.Document, test testCase, version string) (string, error) {
+func (s suite) check(ctx context.Context, modules modules, documents []manifests.Document, test testCase, version string) (string, error) {
 	now := defaultNow()
 	for _, given := range []*metav1.Time{s.Now, test.Now} {
 		if given != nil {
@@ -269,7 +274,7 @@ func (s suite) check(ctx context.Context, engine *opa.Engine, documents []manife
 	for _, pod := range objects.Pods {
 		pod.ResourceVersion = version
 	}
-	verdicts, err := offline.Evaluate(ctx, objects, offline.Options{Engine: engine, Now: now, Answers: test.Answers})
+	verdicts, err := offline.Evaluate(ctx, objects, offline.Options{Engine: modules.engine, Now: now, Answers: test.Answers, Prepared: modules.log.Prepared})
 	if err != nil {
 		return "", err
 	}

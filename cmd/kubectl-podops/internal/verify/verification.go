@@ -20,6 +20,7 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/spec"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/manifests"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/observation"
 )
 
 // verification is the check of one object.
@@ -29,11 +30,14 @@ type verification struct {
 	reviewer *admission.Reviewer
 	objects  *objects
 	document manifests.Document
+
+	// inputs are the inputs of modules for the pods of the files.
+	inputs   []observation.Input
 	findings []finding
 }
 
 // run returns the findings, in the order in which admission would come to them.
-func (v verification) run(ctx context.Context) ([]finding, error) {
+func (v *verification) run(ctx context.Context) ([]finding, error) {
 	unknown, err := v.schema.unknown(v.document.JSON)
 	if err != nil {
 		return nil, err
@@ -152,14 +156,34 @@ func (v *verification) module(ctx context.Context, at string, custom spec.Custom
 		return fmt.Errorf("%s: removing facts: %w", at, err)
 	}
 	for _, found := range absent {
-		with := ""
-		if len(found.With) > 0 {
-			with = ", given " + strings.Join(found.With, ", ")
+		v.addAbsent(at, found)
+	}
+	for _, group := range observation.ByModule(v.inputs) {
+		given := *group[0].Module.Custom
+		if given.Source != custom.Source || given.Policy != custom.Policy {
+			continue
 		}
-		v.addProblem("absent-fact-permits", at, opa.Problem{Row: found.Row, Column: found.Column, Message: fmt.Sprintf(
-			"a pod %s %s passes, as with the value %q; with an unknown value it waits%s", found.Form, found.Fact, found.Permitted, with)})
+		absent, err := absence.FindIn(ctx, v.engine, given, observation.Documents(group))
+		if err != nil {
+			return fmt.Errorf("%s: removing facts of pods: %w", at, err)
+		}
+		for _, found := range absent {
+			found.With = append(found.With, "pod "+group[found.Input].Pod)
+			v.addAbsent(at, found)
+		}
 	}
 	return nil
+}
+
+// addAbsent adds a fact without which a pod passes, unless it is known.
+func (v *verification) addAbsent(at string, found absence.Finding) {
+	const id = "absent-fact-permits"
+	for _, known := range v.findings {
+		if known.ID == id && known.Field == at && strings.Contains(known.Message, found.Fact) {
+			return
+		}
+	}
+	v.addProblem(id, at, opa.Problem{Row: found.Row, Column: found.Column, Message: found.String()})
 }
 
 // addAnswer adds the findings of the webhooks.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/manifests"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/observation"
 )
 
 // verb is the verb with its flags.
@@ -36,7 +37,7 @@ func Command(env *command.Environment) *cobra.Command {
 admission does, without a cluster: unknown fields, the schema of the API and its CEL rules, the
 webhooks of the manager with the strict compiler, the types of the input and of parameters; and look
 for probable mistakes that admission accepts. Policies that rules refer to, Deployments of the
-strategy Recreate, and StatefulSets count if they are in the files.
+strategy Recreate, StatefulSets and pods count if they are in the files.
 
 Every finding has an id, a level, a place and a fix; docs/testing-policies.md lists them.
 
@@ -48,7 +49,11 @@ Exit codes: 0 no finding of level error; 1 a file could not be read; 2 findings 
   kubectl podops verify rules/ -o sarif > podops.sarif
 
   # What is stored in a cluster
-  kubectl get ptr,ptp -A -o yaml | kubectl podops verify -`,
+  kubectl get ptr,ptp -A -o yaml | kubectl podops verify -
+
+  # A rule with the pods of a namespace, without each of their labels in turn
+  kubectl get pods -n shop -o yaml > pods.yaml
+  kubectl podops verify rule.yaml pods.yaml -n shop`,
 	}
 	command.TakeFiles(made, "file or folder to check; - is standard input", v.run)
 	made.Flags().StringVarP(&v.output, "output", "o", "", "format: json or sarif; default text")
@@ -84,7 +89,12 @@ func (v *verb) run(ctx context.Context, paths []string) error {
 	if err != nil {
 		return err
 	}
-	engine, err := v.Engine(opa.Options{Workers: modules})
+	log := observation.New()
+	engine, err := v.Engine(opa.Options{Workers: modules, Observe: log.Observe})
+	if err != nil {
+		return err
+	}
+	inputs, err := v.inputs(ctx, engine, log, documents)
 	if err != nil {
 		return err
 	}
@@ -95,7 +105,8 @@ func (v *verb) run(ctx context.Context, paths []string) error {
 			continue
 		}
 		made.Objects++
-		found, err := (verification{schema: of, engine: engine, reviewer: reviewer, objects: objects, document: document}).run(ctx)
+		one := &verification{schema: of, engine: engine, reviewer: reviewer, objects: objects, document: document, inputs: inputs}
+		found, err := one.run(ctx)
 		if err != nil {
 			return fmt.Errorf("%s: %w", document.Place(), err)
 		}

@@ -1,0 +1,101 @@
+// Package observation keeps the inputs for which the modules of rules are evaluated.
+package observation
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"sync"
+
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/rule/spec"
+)
+
+// Log keeps the modules of rules, and their inputs. It is safe for concurrent use.
+type Log struct {
+	mu      sync.Mutex
+	modules map[rule.RuleID]spec.Module
+	inputs  []Input
+}
+
+// Input is the input of a module for a pod.
+type Input struct {
+	Module         spec.Module
+	Namespace, Pod string
+
+	// Document is the input document.
+	Document json.RawMessage
+}
+
+// New returns an empty Log.
+func New() *Log { return &Log{modules: map[rule.RuleID]spec.Module{}} }
+
+// Prepared keeps the module of a rule: offline.Options.Prepared.
+func (l *Log) Prepared(module spec.Module) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.modules[module.ID] = module
+}
+
+// Observe keeps the input of an evaluation of a module: opa.Options.Observe. The last input of a pod counts: a rule that
+// reads other pods is evaluated again right before the permit.
+func (l *Log) Observe(observed opa.Observation) {
+	document, err := observed.Input()
+	if err != nil {
+		return
+	}
+	about := struct {
+		Pod struct{ Name, Namespace string } `json:"pod"`
+	}{}
+	if err := json.Unmarshal(document, &about); err != nil || about.Pod.Name == "" {
+		return // a batch of a built-in rule
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	made := Input{Module: l.modules[observed.Rule], Namespace: about.Pod.Namespace, Pod: about.Pod.Name, Document: document}
+	l.inputs = slices.DeleteFunc(l.inputs, func(other Input) bool {
+		return other.Module.ID == made.Module.ID && other.Namespace == made.Namespace && other.Pod == made.Pod
+	})
+	l.inputs = append(l.inputs, made)
+}
+
+// Take returns the inputs of selected pods, sorted by pod and rule, and forgets all inputs.
+func (l *Log) Take(selected func(namespace, name string) bool) []Input {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	found := slices.DeleteFunc(l.inputs, func(one Input) bool { return !selected(one.Namespace, one.Pod) })
+	l.inputs = nil
+	slices.SortFunc(found, func(a, b Input) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Module.ID.String(), b.Module.ID.String()))
+	})
+	return found
+}
+
+// ByModule returns the inputs of each module with its parameters, in the order of their first inputs.
+func ByModule[I interface{ GetInput() Input }](inputs []I) [][]I {
+	var groups [][]I
+	at := map[string]int{}
+	for _, one := range inputs {
+		custom := one.GetInput().Module.Custom
+		key := custom.Source + "\x00" + string(custom.Parameters)
+		if _, known := at[key]; !known {
+			at[key] = len(groups)
+			groups = append(groups, nil)
+		}
+		groups[at[key]] = append(groups[at[key]], one)
+	}
+	return groups
+}
+
+// Documents returns the input documents.
+func Documents[I interface{ GetInput() Input }](inputs []I) []json.RawMessage {
+	var documents []json.RawMessage
+	for _, one := range inputs {
+		documents = append(documents, one.GetInput().Document)
+	}
+	return documents
+}
+
+// GetInput returns the input itself, also of a type that embeds it.
+func (i Input) GetInput() Input { return i }

@@ -1,0 +1,53 @@
+package policytest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/opa/absence"
+
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/observation"
+)
+
+// modules evaluates the modules of rules, and keeps their inputs.
+type modules struct {
+	engine *opa.Engine
+	log    *observation.Log
+}
+
+// testInput is an input of a module in a test.
+type testInput struct {
+	observation.Input
+	test result
+}
+
+// takeInputs returns the inputs of a test, whose evaluations have ended.
+func (m modules) takeInputs(test result) []testInput {
+	var inputs []testInput
+	for _, one := range m.log.Take(func(string, string) bool { return true }) {
+		inputs = append(inputs, testInput{one, test})
+	}
+	return inputs
+}
+
+// absentFacts returns warnings about facts without which a pod of a test passes.
+func (m modules) absentFacts(ctx context.Context, inputs []testInput) ([]result, error) {
+	var warnings []result
+	for _, group := range observation.ByModule(inputs) {
+		found, err := absence.FindIn(ctx, m.engine, *group[0].Module.Custom, observation.Documents(group))
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range found {
+			input := group[one.Input]
+			warning := input.test
+			warning.Failed, warning.Warning = false, true
+			warning.Message = fmt.Sprintf("rule %s, pod %s: %s (row %d, column %d of the module) [absent-fact-permits]\n"+
+				"negate a rule of your own (docs/policies.md#common-mistakes), or state that it is meant: # podops: absent=permits",
+				input.Module.ID, input.Pod, one, one.Row, one.Column)
+			warnings = append(warnings, warning)
+		}
+	}
+	return warnings, nil
+}

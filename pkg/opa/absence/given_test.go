@@ -1,0 +1,97 @@
+package absence_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/podops-dev/podops/pkg/opa/absence"
+	"github.com/podops-dev/podops/pkg/rule/spec"
+)
+
+func TestFindIn(t *testing.T) {
+	const tier, team = `input.pod.labels["tier"]`, `input.pod.labels["team"]`
+	engine := newEngine(t)
+	for name, test := range map[string]struct {
+		module string
+
+		// inputs are the labels of the pod in each input.
+		inputs []string
+		want   []absence.Finding
+	}{
+		"a value that the module names": {
+			module: `deny contains "x" if input.pod.labels.tier != "gold"`,
+			inputs: []string{`{"tier": "silver"}`},
+			want:   []absence.Finding{{Fact: tier, Form: absence.Absent, Permitted: "gold"}},
+		},
+		"a value that another input has": {
+			module: `deny contains "x" if count(split(input.pod.labels.tier, "0")) != 4`,
+			inputs: []string{`{"tier": "10000"}`, `{"tier": "1000"}`, `{"tier": "5"}`},
+			want:   []absence.Finding{{Fact: tier, Form: absence.Absent, Permitted: "1000"}},
+		},
+		"a JSON document": {
+			module: `deny contains "x" if json.unmarshal(input.pod.labels.tier).state != "done"`,
+			inputs: []string{`{"tier": "{\"state\": \"open\"}"}`, `{"tier": "{\"state\": \"done\"}"}`},
+			want:   []absence.Finding{{Fact: tier, Form: absence.Absent, Permitted: `{"state": "done"}`}},
+		},
+		"a JSON document whose member is withheld": {
+			module: `deny contains "x" if json.unmarshal(input.pod.labels.tier).hold == true`,
+			inputs: []string{`{"tier": "{\"hold\": true}"}`, `{"tier": "{\"hold\": false}"}`},
+		},
+		"the input in which the pod waits": {
+			module: `deny contains "x" if input.pod.labels.tier != "gold"`,
+			inputs: []string{`{"tier": "gold"}`, `{"tier": "silver"}`},
+			want:   []absence.Finding{{Fact: tier, Form: absence.Absent, Permitted: "gold", Input: 1}},
+		},
+		"a pair": {
+			module: "_gold if input.pod.labels.tier == \"gold\"\n_gold if not input.pod.labels.tier\n_known := {input.pod.labels.team, \"shop\"} if _gold\n" +
+				`deny contains "x" if not _gold` + "\n" + `deny contains "x" if count(_known) == 2`,
+			inputs: []string{`{"tier": "silver", "team": "search"}`},
+			want: []absence.Finding{
+				{Fact: team, Form: absence.Absent, Permitted: "shop", With: []string{"no " + tier}},
+				{Fact: tier, Form: absence.Absent, Permitted: "gold", With: []string{"no " + team}},
+			},
+		},
+		"a module that is right": {
+			module: `allow if input.pod.labels.tier == "gold"`,
+			inputs: []string{`{"tier": "silver"}`, `{"tier": "gold"}`},
+		},
+		"a value that is withheld": {
+			module: `deny contains "x" if input.pod.labels.hold == "true"`,
+			inputs: []string{`{"hold": "true"}`, `{"hold": "false"}`},
+		},
+		"a comment": {
+			module: "# podops: absent=permits\n" + `deny contains "x" if input.pod.labels.tier != "gold"`,
+			inputs: []string{`{"tier": "silver"}`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var inputs []json.RawMessage
+			for _, labels := range test.inputs {
+				inputs = append(inputs, json.RawMessage(fmt.Sprintf(`{
+					"stage": "PreCheck", "now": 1767607200000000000, "parameters": {},
+					"operation": {"id": "pod-delete", "type": "delete", "cause": "", "since": 1767607200000000000},
+					"pod": {
+						"name": "web-0", "namespace": "shop", "uid": "web-0", "labels": %s, "annotations": {},
+						"owner": {"kind": "Deployment", "name": "web", "uid": "web"}, "revision": {"current": "1", "state": "Newest"},
+						"node": "node-1", "created": 1, "ready": true, "available": true, "available_since": 1, "permitted": false, "skip_rules": []
+					},
+					"pods": [], "permits": [], "counts": {"selected": 1, "desired": 1, "available": 1, "reserved": 0},
+					"namespace": {"name": "shop", "labels": {}},
+					"rule": {"name": "rule", "stage": "PreCheck", "enforcement": "Enforce", "conditions": []}
+				}`, labels)))
+			}
+			got, err := absence.FindIn(t.Context(), engine, spec.Custom{Source: "package rule\n\n" + test.module + "\n"}, inputs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(absence.Finding{}, "Row", "Column"), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
