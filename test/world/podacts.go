@@ -69,15 +69,15 @@ func (w *World) evict(ctx context.Context, user string, pod *corev1.Pod) error {
 }
 
 func (w *World) labelPod(ctx context.Context, a Act, on Workload) error {
-	var value any
+	user, value := person, any(nil)
 	if a.Verb == "label-pod" {
-		value = appsv1alpha1.ControlLabelValue
+		user, value = labeller, appsv1alpha1.ControlLabelValue
 	}
 	pod, err := w.pod(ctx, a, on)
 	if err != nil {
 		return err
 	}
-	return w.patch(ctx, person, pod, labelPatch(appsv1alpha1.ControlLabelKey, value))
+	return w.patch(ctx, user, pod, labelPatch(appsv1alpha1.ControlLabelKey, value))
 }
 
 // leader is the label by which the controller of a Group selects its workers.

@@ -27,6 +27,7 @@ import (
 // Users of the actors.
 const (
 	person   = "alice"
+	labeller = "carol" // puts pods without the control label under PodOps, and so needs a manager that answers
 	drainer  = "bob"
 	gitOps   = "system:serviceaccount:argocd:application-controller"
 	hpa      = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
