@@ -16,9 +16,12 @@ import (
 )
 
 // detailed returns a request of a pod with two containers and a condition.
-func detailed() rule.Request {
-	made := request(0, true)
+func detailed() rule.Request { return detailedAt(0) }
+
+func detailedAt(i int) rule.Request {
+	made := request(i, true)
 	made.Pod.Details = rule.PodDetails{
+		Version: "7",
 		Containers: []corev1.Container{
 			{Name: "app", Image: "registry.example.com:5000/shop/web:v1.2@sha256:" + strings.Repeat("a", 64), Resources: corev1.ResourceRequirements{
 				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")},
