@@ -6,6 +6,7 @@ import (
 	"hash"
 	"hash/fnv"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,6 +52,22 @@ type explanations struct {
 	// rollouts are the Deployments whose event was recorded, with the time at which a pod of them
 	// last waited.
 	rollouts map[string]time.Time
+
+	// failed are the pods whose last write failed, with its time. The others come first, so that pods whose writes are
+	// rejected each time hold up no other.
+	failed map[types.UID]time.Time
+}
+
+// fair returns pods in the order in which they are written: as given, and after them by the time at which their last write
+// failed. It also returns the failures of these pods.
+func fair[P any](pods []P, uid func(P) types.UID, failures map[types.UID]time.Time) (sorted []P, failed map[types.UID]time.Time) {
+	failed = map[types.UID]time.Time{}
+	for _, pod := range pods {
+		if at, ok := failures[uid(pod)]; ok {
+			failed[uid(pod)] = at
+		}
+	}
+	return slices.SortedStableFunc(slices.Values(pods), func(a, b P) int { return failed[uid(a)].Compare(failed[uid(b)]) }), failed
 }
 
 // explain writes annotations to pods that have waited for a while, and at once to pods whose removal a client
@@ -65,13 +82,20 @@ func (r *Reconciler) explain(ctx context.Context, turn *turn, snapshot snapshot,
 	now := r.clock.Now()
 	waiting := waitingPods(snapshot, o)
 	rollouts := rolloutsOf(waiting)
+	failures := snapshot.state.explanations.failed
+	waiting, failed := fair(waiting, func(pod *withheldPod) types.UID { return pod.object.UID }, failures)
+	left, failedLeft := fair(snapshot.Leftover, func(pod *corev1.Pod) types.UID { return pod.UID }, failures)
+	maps.Copy(failed, failedLeft)
+	most := maxBackgroundWrites
+	if len(left) > 0 {
+		most /= 2
+	}
 	answers, answered, rest := answersTo(snapshot.state.explanations.pods, waiting, now)
-	next, due, wait := dueExplanations(snapshot.state.explanations.pods, rest, &turn.slot, now)
+	next, due, wait := dueExplanations(snapshot.state.explanations.pods, rest, most, &turn.slot, now)
 	maps.Copy(next, answered)
 	answers = append(answers, outdated(snapshot, o)...)
-	left := snapshot.Leftover
-	if len(due) == 0 && len(left) > 0 && turn.slot.take() {
-		removed := min(len(left), maxBackgroundWrites)
+	if len(left) > 0 && (len(due) > 0 || turn.slot.take()) {
+		removed := min(len(left), maxBackgroundWrites-len(due))
 		for _, pod := range left[:removed] {
 			answers = append(answers, &podChange{pod: pod, change: lifecycle.Change{Annotations: deferreddelete.Verdicts[*string](pod.Annotations)}})
 		}
@@ -81,7 +105,7 @@ func (r *Reconciler) explain(ctx context.Context, turn *turn, snapshot snapshot,
 		wait = backoff.MinDelay(wait, evaluation.RetryBackground)
 	}
 	known := &snapshot.state.explanations
-	*known = explanations{pods: next, rollouts: known.rolloutsAfter(rollouts, now)}
+	*known = explanations{pods: next, rollouts: known.rolloutsAfter(rollouts, now), failed: failed}
 	for _, one := range due {
 		answers = append(answers, &one.podChange)
 	}
@@ -90,8 +114,10 @@ func (r *Reconciler) explain(ctx context.Context, turn *turn, snapshot snapshot,
 		wait = backoff.MinDelay(wait, retryConflict)
 	}
 	for _, one := range answers {
+		delete(known.failed, one.pod.UID)
 		if !one.written {
-			delete(known.pods, one.pod.UID) // the next round tries again
+			known.failed[one.pod.UID] = now
+			delete(known.pods, one.pod.UID) // a later round tries again
 			wait = backoff.MinDelay(wait, evaluation.RetryBackground)
 		}
 	}
@@ -153,9 +179,9 @@ type explanationWrite struct {
 }
 
 // dueExplanations returns the explanations that are known after a round, and the first annotations that are
-// due. The slot is taken for these; the others are postponed.
+// due, at most so many. The slot is taken for these; the others are postponed.
 func dueExplanations(
-	before map[types.UID]explanation, waiting []*withheldPod, slot *slot, now time.Time,
+	before map[types.UID]explanation, waiting []*withheldPod, most int, slot *slot, now time.Time,
 ) (after map[types.UID]explanation, due []*explanationWrite, wait time.Duration) {
 	after = map[types.UID]explanation{}
 	held := false
@@ -169,7 +195,7 @@ func dueExplanations(
 			wait, after[pod.object.UID] = backoff.MinDelay(wait, left), last
 			continue
 		}
-		if held = held || slot.take(); !held || len(due) == maxBackgroundWrites {
+		if held = held || slot.take(); !held || len(due) == most {
 			wait = backoff.MinDelay(wait, evaluation.RetryBackground)
 			if known {
 				after[pod.object.UID] = last

@@ -68,6 +68,50 @@ func TestAnnotationsAreWrittenALittleAtATime(t *testing.T) {
 	}
 }
 
+// TestFailedAnnotationsHoldUpNoOthers shows that pods whose writes fail each time take turns with the others, also with pods that do not
+// wait any more.
+func TestFailedAnnotationsHoldUpNoOthers(t *testing.T) {
+	const failing, others = 2 * maxBackgroundWrites, 3
+	s := newHarness(t, opa.Options{})
+	s.rules("web", labelled("approved", "approved"))
+	began := s.clock.Now()
+	want := map[string]bool{}
+	for i := range failing + others {
+		s.put(web(i).Waiting("a", "upgrade", began).Obj())
+		if i >= failing {
+			want[web(i).Obj().Name] = true
+		}
+	}
+	s.refuse = func(name string) error {
+		if want[name] {
+			return nil
+		}
+		return errConflict()
+	}
+	rounds := func(what string, most int) {
+		t.Helper()
+		got := map[string]bool{}
+		for range most {
+			s.explained = nil
+			s.step(evaluation.RetryBackground)
+			for _, name := range s.explained {
+				got[name] = true
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: pods that were written (-want +got):\n%s", what, diff)
+		}
+	}
+	s.step(explainAfter)
+	rounds("they wait", 2)
+	for i := failing; i < failing+others; i++ {
+		ended := s.pods[web(i).Obj().Name].DeepCopy()
+		ended.Labels = web(i).Obj().Labels
+		s.put(ended)
+	}
+	rounds("they have ended", 1)
+}
+
 // TestDetails shows that a pod that waits for long carries why, in the form that deployed clients
 // read, and no longer than it waits.
 func TestDetails(t *testing.T) {
