@@ -14,8 +14,13 @@ import (
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/observation"
 )
 
-// inputs returns the inputs of the modules for the pods of the files, when all of them are to be deleted.
-func (v *verb) inputs(ctx context.Context, engine *opa.Engine, log *observation.Log, documents []manifests.Document) ([]observation.Input, error) {
+// inputs returns the engine, and the inputs of the modules for the pods of the files, when all of them are to be deleted.
+func (v *verb) inputs(ctx context.Context, workers opa.Workers, documents []manifests.Document) (*opa.Engine, []observation.Input, error) {
+	log := observation.New()
+	engine, err := v.Engine(opa.Options{Workers: workers, Observe: log.Observe})
+	if err != nil {
+		return nil, nil, err
+	}
 	var objects offline.Objects
 	now := v.Now()
 	for _, document := range documents {
@@ -31,7 +36,7 @@ func (v *verb) inputs(ctx context.Context, engine *opa.Engine, log *observation.
 			if offline.MayBegin(pod) {
 				begun, err := offline.Begin(pod, offline.Operation{Type: appsv1alpha1.DeleteOperationType, Stage: appsv1alpha1.StagePreCheck, At: now})
 				if err != nil {
-					return nil, err
+					return nil, nil, err
 				}
 				pod = begun
 			}
@@ -39,7 +44,7 @@ func (v *verb) inputs(ctx context.Context, engine *opa.Engine, log *observation.
 		}
 	}
 	if _, err := offline.Evaluate(ctx, objects, offline.Options{Engine: engine, Now: now, Prepared: log.Prepared}); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return log.Take(func(string, string) bool { return true }), nil
+	return engine, log.Take(func(string, string) bool { return true }), nil
 }

@@ -11,13 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/operator/admission"
 	"github.com/podops-dev/podops/pkg/webhookclient"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/manifests"
-	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/observation"
 )
 
 // verb is the verb with its flags.
@@ -89,12 +87,7 @@ func (v *verb) run(ctx context.Context, paths []string) error {
 	if err != nil {
 		return err
 	}
-	log := observation.New()
-	engine, err := v.Engine(opa.Options{Workers: modules, Observe: log.Observe})
-	if err != nil {
-		return err
-	}
-	inputs, err := v.inputs(ctx, engine, log, documents)
+	engine, inputs, err := v.inputs(ctx, modules, documents)
 	if err != nil {
 		return err
 	}
