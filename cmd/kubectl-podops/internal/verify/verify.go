@@ -70,16 +70,12 @@ func (v *verb) run(ctx context.Context, paths []string) error {
 	if err != nil {
 		return err
 	}
-	guard, err := v.guard()
-	if err != nil {
-		return err
-	}
 	objects := newObjects(documents, v.namespace)
 	modules, err := v.Modules()
 	if err != nil {
 		return err
 	}
-	reviewer, err := admission.New(objects, modules, guard)
+	reviewer, err := v.reviewer(objects, modules)
 	if err != nil {
 		return err
 	}
@@ -116,6 +112,15 @@ func (v *verb) run(ctx context.Context, paths []string) error {
 		return &command.Findings{}
 	}
 	return nil
+}
+
+// reviewer returns the webhooks of the manager.
+func (v *verb) reviewer(objects *objects, modules admission.Modules) (*admission.Reviewer, error) {
+	guard, err := v.guard()
+	if err != nil {
+		return nil, err
+	}
+	return admission.New(objects, modules, guard)
 }
 
 // guard returns which addresses webhook rules may reach.
