@@ -49,7 +49,7 @@ type Finding struct {
 	// With are the other facts that the finding needs, such as operation.type "restart"; usually none.
 	With []string
 
-	// Input is the index of the input in which the pod waits, in the inputs of FindIn.
+	// Input is the index in the inputs that FindIn was given: the pod waits there.
 	Input int
 }
 

@@ -12,13 +12,12 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
-// maxGiven is the number of given inputs of a module that are used, and maxPairs the number of those in which facts are removed in
-// pairs.
+// maxGiven bounds the given inputs that are used for a module, and maxPairs the inputs in which facts are removed in pairs.
 const maxGiven, maxPairs = 100, 10
 
-// FindIn is Find for inputs of the module that are given, such as those of tests, in place of inputs that are made. The values with
-// which a pod passes in one of them are known values, too. Besides single facts it removes the pairs of facts that the module
-// names.
+// FindIn is Find for inputs that are given, such as inputs from tests, in place of inputs that are made. A value with which a pod
+// passes in a given input is a known value, too. Besides single facts it removes pairs: each fact that the module names, and
+// then each other one.
 func FindIn(ctx context.Context, engine *opa.Engine, custom spec.Custom, inputs []json.RawMessage) ([]Finding, error) {
 	s, err := newSearch(ctx, engine, custom)
 	if err != nil || s == nil {

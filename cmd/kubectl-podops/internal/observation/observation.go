@@ -38,7 +38,7 @@ func (l *Log) Prepared(module spec.Module) {
 	l.modules[module.ID] = module
 }
 
-// Observe keeps the input of an evaluation of a module: opa.Options.Observe. The last input of a pod counts: a rule that
+// Observe keeps the input that a module is evaluated for (opa.Options.Observe). The last input for a pod counts: a rule that
 // reads other pods is evaluated again right before the permit.
 func (l *Log) Observe(observed opa.Observation) {
 	document, err := observed.Input()
@@ -72,7 +72,7 @@ func (l *Log) Take(selected func(namespace, name string) bool) []Input {
 	return found
 }
 
-// ByModule returns the inputs of each module with its parameters, in the order of their first inputs.
+// ByModule groups inputs by module and parameters. The groups are in the order of their first inputs.
 func ByModule[I interface{ GetInput() Input }](inputs []I) [][]I {
 	var groups [][]I
 	at := map[string]int{}

@@ -14,7 +14,7 @@ import (
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/observation"
 )
 
-// inputs returns the engine, and the inputs of the modules for the pods of the files, when all of them are to be deleted.
+// inputs returns the engine, and the input that each module has for each pod in the files when all pods are to be deleted.
 func (v *verb) inputs(ctx context.Context, workers opa.Workers, documents []manifests.Document) (*opa.Engine, []observation.Input, error) {
 	log := observation.New()
 	engine, err := v.Engine(opa.Options{Workers: workers, Observe: log.Observe})

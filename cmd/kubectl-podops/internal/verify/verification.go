@@ -31,7 +31,7 @@ type verification struct {
 	objects  *objects
 	document manifests.Document
 
-	// inputs are the inputs of modules for the pods of the files.
+	// inputs are what modules are evaluated for when the pods in the files are to be deleted.
 	inputs   []observation.Input
 	findings []finding
 }
