@@ -242,6 +242,10 @@ func (v *verb) printInputs(observed *observation.Log, selected func(namespace, n
 func (v *verb) printTraces(ctx context.Context, engine *opa.Engine, observed *observation.Log, selected func(namespace, name string) bool) error {
 	for _, one := range observed.Take(selected) {
 		module := one.Module
+		if module.Custom == nil {
+			_, _ = fmt.Fprintf(v.Out, "\nno trace of %s for pod %s: the rule cannot be evaluated\n", module.ID, one.Pod)
+			continue
+		}
 		_, _ = fmt.Fprintf(v.Out, "\ntrace of %s for pod %s:\n", one.Module.ID, one.Pod)
 		source := opa.Source{Owner: module.Owner(), Module: module.Custom.Source, ParametersSchema: module.Custom.ParametersSchema}
 		if err := engine.Trace(ctx, module.Owner(), source, one.Document, v.Out); err != nil {

@@ -21,6 +21,8 @@ type Log struct {
 
 // Input is the input of a module for a pod.
 type Input struct {
+	// Module is the module of the rule. It has its ID only for a rule that cannot be evaluated, such as one whose policy is
+	// missing: no pod passes it.
 	Module         spec.Module
 	Namespace, Pod string
 
@@ -53,7 +55,11 @@ func (l *Log) Observe(observed opa.Observation) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	made := Input{Module: l.modules[observed.Rule], Namespace: about.Pod.Namespace, Pod: about.Pod.Name, Document: document}
+	module, known := l.modules[observed.Rule]
+	if !known {
+		module.ID = observed.Rule
+	}
+	made := Input{Module: module, Namespace: about.Pod.Namespace, Pod: about.Pod.Name, Document: document}
 	l.inputs = slices.DeleteFunc(l.inputs, func(other Input) bool {
 		return other.Module.ID == made.Module.ID && other.Namespace == made.Namespace && other.Pod == made.Pod
 	})
@@ -72,12 +78,15 @@ func (l *Log) Take(selected func(namespace, name string) bool) []Input {
 	return found
 }
 
-// ByModule groups inputs by module and parameters. The groups are in the order of their first inputs.
+// ByModule groups inputs by module and parameters, without those that have none. The groups are in the order of their first inputs.
 func ByModule[I interface{ GetInput() Input }](inputs []I) [][]I {
 	var groups [][]I
 	at := map[string]int{}
 	for _, one := range inputs {
 		custom := one.GetInput().Module.Custom
+		if custom == nil {
+			continue
+		}
 		key := custom.Source + "\x00" + string(custom.Parameters)
 		if _, known := at[key]; !known {
 			at[key] = len(groups)
