@@ -78,7 +78,8 @@ func (l *Log) Take(selected func(namespace, name string) bool) []Input {
 	return found
 }
 
-// ByModule groups inputs by module and parameters, without those that have none. The groups are in the order of their first inputs.
+// ByModule groups inputs by module and parameters, and leaves out rules that cannot be evaluated. The groups are in the order of
+// their first inputs.
 func ByModule[I interface{ GetInput() Input }](inputs []I) [][]I {
 	var groups [][]I
 	at := map[string]int{}
