@@ -51,7 +51,7 @@ func Load(object any) (any, error) {
 		}
 		annotate(&o.ObjectMeta, sizeKey, strconv.Itoa(RuleSize(&o.Spec)))
 	case *appsv1alpha1.PodTransitionPolicy:
-		slim(&o.ObjectMeta, o.Spec.Module == "")
+		slim(&o.ObjectMeta, o.Spec.Module == "" && o.Spec.Data == nil)
 		if errs := Policy(&o.Spec); len(errs) > 0 {
 			o.Spec = appsv1alpha1.PodTransitionPolicySpec{}
 			mark(&o.ObjectMeta, errs)

@@ -39,18 +39,38 @@ type PodTransitionPolicyList struct {
 	Items           []PodTransitionPolicy `json:"items"`
 }
 
-// PodTransitionPolicySpec is a module and the schema of its parameters.
+// PodTransitionPolicySpec is a module and the schema of its parameters, or a library or data for other modules.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.module) || has(self.data)",message="module or data is required"
 type PodTransitionPolicySpec struct {
 	// description is the purpose of the policy in a sentence.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Description string `json:"description,omitempty"`
 
-	// module is Rego source of package rule or a package below it, with either allow or deny.
-	// +required
+	// module is Rego source. Package rule, or a package below it, with either allow or deny, is for rules. Package
+	// lib.<name of the policy> is a library, for the modules of policies that import it.
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
-	Module string `json:"module"`
+	Module string `json:"module,omitempty"`
+
+	// imports are the names of PodTransitionPolicies that the module may refer to: to their libraries as
+	// data.lib.<name>, and to their data as data.config.<name>. What they import must not lead back to this policy.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	Imports []string `json:"imports,omitempty"`
+
+	// data is an object of constants, which the module of this policy, and those of policies that import it, read as
+	// data.config.<name of the policy>. The names of its fields are names of Rego: letters, digits and _.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:validation:MaxProperties=128
+	Data *apiextensionsv1.JSON `json:"data,omitempty"`
 
 	// parameters describes the parameters that rules set in rego.parameters. Unset: rules set no
 	// parameters.
