@@ -3,6 +3,8 @@ package opa
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
@@ -14,28 +16,28 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
-// compileModule compiles a user's module, alone. The library, which decides by the values of its
+// compileModule compiles a user's module with what it imports, and nothing else. The library of PodOps, which decides by the values of its
 // rules, is compiled once for all modules with the same entry point: it is four times as large as a
 // module.
 func (e *Engine) compileModule(ctx context.Context, key compiledKey) (*compiled, error) {
-	module, entry, err := vet.Read(key.module, e.capabilities)
+	modules, entry, err := vet.Read(key.module, e.capabilities)
 	if err != nil {
 		return nil, err
 	}
-	inspected := Inspection{Entry: entry, Hints: vet.Hints(module, entry), Parameters: vet.ReadParameters(module)}
+	inspected := Inspection{Entry: entry, Hints: vet.Hints(modules, entry), Parameters: vet.ReadParameters(modules[vet.File])}
 	schemas, err := vet.Schemas(e.schema, key.schema)
 	if err != nil {
 		return nil, err
 	}
 	compiler := ast.NewCompiler().WithSchemas(schemas)
-	if err := e.compile(compiler, map[string]*ast.Module{vet.File: module}); err != nil {
+	if err := e.compile(compiler, modules); err != nil {
 		return nil, err
 	}
 	checked, err := vet.Check(compiler, entry)
 	if err != nil {
 		return nil, err
 	}
-	inspected.Needs = e.needsOf(checked)
+	inspected.Needs = e.needsOf(slices.Collect(maps.Values(compiler.Modules)))
 	made := &compiled{
 		moduleInfo:    &moduleInfo{key: key, source: key.hash(), Inspection: inspected},
 		missingReason: missingReasonOf(checked),
@@ -54,9 +56,9 @@ func (e *Engine) compileModule(ctx context.Context, key compiledKey) (*compiled,
 	return made, err
 }
 
-// needsOf returns the parts of the environment that a module reads, or all of them with Options.WholeInput.
-func (e *Engine) needsOf(module *ast.Module) Needs {
-	found := vet.NeedsOf(module)
+// needsOf returns the parts of the environment that modules read, or all of them with Options.WholeInput.
+func (e *Engine) needsOf(modules []*ast.Module) Needs {
+	found := vet.NeedsOf(modules...)
 	if e.options.WholeInput {
 		return found.All()
 	}

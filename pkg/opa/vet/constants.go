@@ -20,13 +20,13 @@ type Constants struct {
 	AbsentPermits bool
 }
 
-// ReadConstants returns the constants of a module that compiles.
+// ReadConstants returns the constants of a module that compiles, and of what it imports.
 func ReadConstants(source string) (Constants, error) {
-	module, err := ast.ParseModuleWithOpts(File, source, ast.ParserOptions{Capabilities: Capabilities()})
+	modules, err := parse(source, Capabilities())
 	if err != nil {
 		return Constants{}, AsCompileError(err)
 	}
-	found := Constants{AbsentPermits: slices.ContainsFunc(module.Comments, func(comment *ast.Comment) bool {
+	found := Constants{AbsentPermits: slices.ContainsFunc(modules[File].Comments, func(comment *ast.Comment) bool {
 		return strings.TrimSpace(string(comment.Text)) == AbsentPermits
 	})}
 	keys, texts := map[string]bool{}, map[string]bool{}
@@ -50,7 +50,9 @@ func ReadConstants(source string) (Constants, error) {
 			return false
 		})
 	}
-	collect(module)
+	for _, module := range modules {
+		collect(module)
+	}
 	found.Keys, found.Strings = slices.Sorted(maps.Keys(keys)), slices.Sorted(maps.Keys(texts))
 	return found, nil
 }

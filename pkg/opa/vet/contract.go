@@ -2,6 +2,7 @@ package vet
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
@@ -17,42 +18,110 @@ const codeContract = "podops_contract_error"
 // contractError returns a CompileError with one Problem at a place in the module.
 func contractError(place *ast.Location, format string, args ...any) error {
 	problem := Problem{Code: codeContract, Message: fmt.Sprintf(format, args...)}
-	if place != nil {
-		problem.Row, problem.Column = place.Row, place.Col
-	}
+	problem.locate(place)
 	return &CompileError{Problems: []Problem{problem}}
 }
 
-// CheckSize rejects a module that is too large.
-func CheckSize(source string) error {
-	if len(source) > spec.MaxModuleBytes {
-		return contractError(nil, "the module has %d bytes, and at most %d are allowed: move constants to the parameters, or split the rule",
-			len(source), spec.MaxModuleBytes)
+// packages are the imported modules.
+type packages []*ast.Module
+
+// contain reports whether a reference is to an imported package, or to a rule of one.
+func (p packages) contain(ref ast.Ref) bool { return p.of(ref) != nil }
+
+func (p packages) of(ref ast.Ref) *ast.Module {
+	for _, module := range p {
+		if ref.HasPrefix(module.Package.Path) {
+			return module
+		}
 	}
 	return nil
 }
 
-// checkContract rejects a parsed module of a user that breaks the rules for modules, and returns
-// its entry point.
-func checkContract(module *ast.Module) (spec.Entry, error) {
-	path := module.Package.Path
-	if !path.HasPrefix(RuleRoot()) || len(path) > len(RuleRoot())+1 {
-		return "", contractError(module.Package.Location,
-			"the package is %s: it must be rule, or one package below it (package rule.change_freeze)", packageName(path))
+// lack returns the name of the rule that a reference is to, if an imported package has no such rule: it would be undefined.
+func (p packages) lack(ref ast.Ref) (name string, lacks bool) {
+	module := p.of(ref)
+	if module == nil || len(ref) <= len(module.Package.Path) {
+		return "", false
 	}
-	if len(module.Rules) > maxModuleRules {
-		return "", contractError(module.Rules[maxModuleRules].Location,
-			"the module has %d rules, and at most %d are allowed", len(module.Rules), maxModuleRules)
-	}
-	for _, imported := range module.Imports {
-		if ref, ok := imported.Path.Value.(ast.Ref); !ok || !importable(ref) {
-			return "", contractError(imported.Location, "import of %v: only rego.v1 and parts of input may be imported", imported.Path)
+	constant, ok := ref[len(module.Package.Path)].Value.(ast.String)
+	return string(constant), ok && !ruleNames(module)[string(constant)]
+}
+
+func ruleNames(module *ast.Module) map[string]bool {
+	names := map[string]bool{}
+	for _, rule := range module.Rules {
+		if name, ok := rule.Head.Ref()[0].Value.(ast.Var); ok {
+			names[string(name)] = true
 		}
 	}
-	if err := checkReferences(module); err != nil {
-		return "", err
+	return names
+}
+
+// CheckSize rejects a module that is too large, alone or with what it imports.
+func CheckSize(source string) error {
+	module, parts := spec.Split(source)
+	if len(module) > spec.MaxModuleBytes {
+		return contractError(nil, "the module has %d bytes, and at most %d are allowed: move constants to the parameters, or split the rule",
+			len(module), spec.MaxModuleBytes)
 	}
-	return entryOf(module)
+	if len(parts) > 0 && len(source) > spec.MaxSourceBytes {
+		return contractError(nil, "the module and its imports have %d bytes, and at most %d are allowed", len(source), spec.MaxSourceBytes)
+	}
+	return nil
+}
+
+// checkPackage rejects a module whose package is not that of its file: rule or below it in File, lib.zones in lib/zones.rego.
+func checkPackage(file string, module *ast.Module) error {
+	path := module.Package.Path
+	if file == File {
+		if !path.HasPrefix(RuleRoot()) || len(path) > len(RuleRoot())+1 {
+			return contractError(module.Package.Location,
+				"the package is %s: it must be rule, or one package below it (package rule.change_freeze)", packageName(path))
+		}
+		return nil
+	}
+	kind, name, _ := strings.Cut(strings.TrimSuffix(file, ".rego"), "/")
+	want := ast.Ref{ast.DefaultRootDocument, ast.StringTerm(kind), ast.StringTerm(name)}
+	if !isShared(want) || !path.Equal(want) {
+		return contractError(module.Package.Location, "the package is %s: it must be %s, after the name of the PodTransitionPolicy",
+			packageName(path), packageName(want))
+	}
+	return nil
+}
+
+// checkForm rejects a parsed module that is too large, or refers to data other than its own rules and the imported packages.
+func checkForm(module *ast.Module, imported packages) error {
+	if len(module.Rules) > maxModuleRules {
+		return contractError(module.Rules[maxModuleRules].Location,
+			"the module has %d rules, and at most %d are allowed", len(module.Rules), maxModuleRules)
+	}
+	for _, one := range module.Imports {
+		ref, ok := one.Path.Value.(ast.Ref)
+		switch {
+		case ok && (importable(ref) || imported.contain(ref)):
+		case ok && isShared(ref):
+			return contractError(one.Location, "import of %v: %s", one.Path, notImported)
+		default:
+			return contractError(one.Location, "import of %v: only rego.v1, parts of input, and imports of the PodTransitionPolicy may be imported", one.Path)
+		}
+	}
+	return checkReferences(module, imported)
+}
+
+// notImported is the remedy for a reference to a policy that is not imported.
+const notImported = "spec.imports of a PodTransitionPolicy names the policies that its module may refer to"
+
+// isShared reports whether a reference is to the module or the data of a PodTransitionPolicy.
+func isShared(ref ast.Ref) bool {
+	return len(ref) > 2 && ref[0].Equal(ast.DefaultRootDocument) && (ref[1].Equal(ast.StringTerm("lib")) || ref[1].Equal(ast.StringTerm("config")))
+}
+
+// foreign returns the error of a reference to other data.
+func foreign(ref ast.Ref, place *ast.Location) error {
+	if isShared(ref) {
+		return contractError(place, "reference to %v: %s", ref, notImported)
+	}
+	return contractError(place, "reference to %v: a module may refer to its own rules and its imports, and to no other data", ref)
 }
 
 // RuleRoot returns the package that a user's module is compiled as.
@@ -72,15 +141,10 @@ func importable(ref ast.Ref) bool {
 	return head.Compare(ast.InputRootDocument.Value) == 0 || ref.Equal(ast.RegoV1CompatibleRef)
 }
 
-// checkReferences rejects references to data other than the rules of the module itself. Modules
-// must not read each other or the library, and a misspelled rule would be undefined.
-func checkReferences(module *ast.Module) error {
-	own := map[string]bool{}
-	for _, rule := range module.Rules {
-		if name, ok := rule.Head.Ref()[0].Value.(ast.Var); ok {
-			own[string(name)] = true
-		}
-	}
+// checkReferences rejects references to data other than the rules of the module itself and the imported packages. Modules
+// must not read the library, and a misspelled rule would be undefined.
+func checkReferences(module *ast.Module, imported packages) error {
+	own := ruleNames(module)
 	var rejected error
 	ast.WalkTerms(module, func(term *ast.Term) bool {
 		ref, ok := term.Value.(ast.Ref)
@@ -92,8 +156,8 @@ func checkReferences(module *ast.Module) error {
 		if ref.HasPrefix(path) && len(ref) > len(path) {
 			name, isName = ref[len(path)].Value.(ast.String)
 		}
-		if !isName || !own[string(name)] {
-			rejected = contractError(term.Location, "reference to %v: a module may refer to its own rules, and to no other data", ref)
+		if (!isName || !own[string(name)]) && (ref.HasPrefix(path) || !imported.contain(ref)) {
+			rejected = foreign(ref, term.Location)
 		}
 		return false
 	})
@@ -169,12 +233,22 @@ func Moved(module *ast.Module) (*ast.Module, error) {
 }
 
 // checkCompiled looks for foreign references again, in the compiled module: it has no aliases, so
-// no syntax can hide a reference from it.
-func checkCompiled(module *ast.Module) error {
+// no syntax can hide a reference from it. An imported module does not know the parameters of the rules that use it.
+func checkCompiled(module *ast.Module, imported packages) error {
+	isPart := !module.Package.Path.HasPrefix(RuleRoot())
+	parameters := ast.InputRootRef.Append(ast.StringTerm("parameters"))
 	var rejected error
 	ast.WalkRefs(module, func(ref ast.Ref) bool {
-		if rejected == nil && ref[0].Equal(ast.DefaultRootDocument) && !ref.HasPrefix(RuleRoot()) {
-			rejected = contractError(ref[0].Location, "reference to %v: a module may refer to its own rules, and to no other data", ref)
+		switch {
+		case rejected != nil:
+		case isPart && ref.HasPrefix(parameters):
+			rejected = contractError(ref[0].Location, "reference to %v: a library has no parameters: pass them as arguments of its functions", ref)
+		case ref[0].Equal(ast.DefaultRootDocument) && !ref.HasPrefix(module.Package.Path) && !imported.contain(ref):
+			rejected = foreign(ref, ref[0].Location)
+		default:
+			if name, lacks := imported.lack(ref); lacks && !ref.HasPrefix(module.Package.Path) {
+				rejected = contractError(ref[0].Location, "reference to %v: that package has no rule %s", ref, name)
+			}
 		}
 		return rejected != nil
 	})

@@ -11,7 +11,8 @@ import (
 
 // Problem is one error of the Rego compiler.
 type Problem struct {
-	// File is empty for the module itself, and a path below policies for a library module.
+	// File is empty for the module itself, the file of the part for an imported module, and a path below policies for a
+	// module of PodOps' library.
 	File string
 
 	// Row and Column start at 1; 0 when the problem has no place.
@@ -20,6 +21,17 @@ type Problem struct {
 	// Code is OPA's code for the kind of error, "rego_type_error" for example.
 	Code    string
 	Message string
+}
+
+// locate sets the place of a problem; nil is no place.
+func (p *Problem) locate(place *ast.Location) {
+	if place == nil {
+		return
+	}
+	p.File, p.Row, p.Column = place.File, place.Row, place.Col
+	if p.File == File {
+		p.File = ""
+	}
 }
 
 // CompileError lists why a module cannot be used. A retry does not help: the module has to change.
@@ -52,13 +64,7 @@ func AsCompileError(err error) error {
 	problems := make([]Problem, 0, len(list))
 	for _, one := range list {
 		problem := Problem{Code: one.Code, Message: one.Message + choices(one) + argumentTypes(one) + deniedBuiltin(one) + hint(one)}
-		if one.Location != nil {
-			problem.Row, problem.Column = one.Location.Row, one.Location.Col
-			problem.File = one.Location.File
-		}
-		if problem.File == File {
-			problem.File = ""
-		}
+		problem.locate(one.Location)
 		problems = append(problems, problem)
 	}
 	return &CompileError{Problems: problems}

@@ -2,6 +2,7 @@ package vet
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -18,9 +19,18 @@ const (
 	HintNoNumber       = "label-is-no-number"
 )
 
-// Hints returns the probable mistakes in a module, as Read has returned it, in the order of its rules.
-func Hints(module *ast.Module, entry spec.Entry) []Problem {
+// Hints returns the probable mistakes in a module and what it imports, as Read has returned them, by file and in the order of
+// their rules.
+func Hints(modules map[string]*ast.Module, entry spec.Entry) []Problem {
 	var found []Problem
+	for _, file := range slices.Sorted(maps.Keys(modules)) {
+		if file != File {
+			for _, rule := range modules[file].Rules {
+				found = append(found, ruleHints(rule)...)
+			}
+		}
+	}
+	module := modules[File]
 	if entry == spec.EntryAllow && !slices.ContainsFunc(module.Rules, func(rule *ast.Rule) bool { return ruleName(rule) == "reason" }) {
 		found = append(found, problemAt(module.Package.Location, HintNoReason,
 			`the module has no reason: a pod that it withholds gets the code NotAllowed and no text; add "reason := ..."`))
@@ -121,8 +131,6 @@ func ruleName(rule *ast.Rule) string { return rule.Head.Ref().String() }
 
 func problemAt(place *ast.Location, code, message string) Problem {
 	problem := Problem{Code: code, Message: message}
-	if place != nil {
-		problem.Row, problem.Column = place.Row, place.Col
-	}
+	problem.locate(place)
 	return problem
 }

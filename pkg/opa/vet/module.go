@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
@@ -14,27 +15,70 @@ import (
 // two cannot collide.
 const File = "rule.rego"
 
-// Read parses a user's module, checks its form, and moves it to package rule.
-func Read(source string, capabilities *ast.Capabilities) (*ast.Module, spec.Entry, error) {
-	module, err := ast.ParseModuleWithOpts(File, source, ast.ParserOptions{Capabilities: capabilities})
+// Read parses a user's module and what it imports, as spec.Join joins them, checks their form, and moves the module to
+// package rule. The modules have File, and the files of the parts, as keys.
+func Read(source string, capabilities *ast.Capabilities) (map[string]*ast.Module, spec.Entry, error) {
+	modules, err := parse(source, capabilities)
 	if err != nil {
 		return nil, "", err
 	}
-	entry, err := checkContract(module)
+	for _, module := range modules {
+		module.Comments = nil // the compiled program would hold them
+	}
+	imported := packages{}
+	for file, module := range modules {
+		if err := checkPackage(file, module); err != nil {
+			return nil, "", err
+		}
+		if file != File {
+			imported = append(imported, module)
+		}
+	}
+	for _, file := range slices.Sorted(maps.Keys(modules)) {
+		if err := checkForm(modules[file], imported); err != nil {
+			return nil, "", err
+		}
+	}
+	entry, err := entryOf(modules[File])
 	if err != nil {
 		return nil, "", err
 	}
-	module.Comments = nil // the compiled program would hold them
-	module, err = Moved(module)
-	return module, entry, err
+	modules[File], err = Moved(modules[File])
+	return modules, entry, err
 }
 
-// Check returns the compiled module, and rejects it if its references or types break the contract.
-func Check(compiler *ast.Compiler, entry spec.Entry) (*ast.Module, error) {
-	module := compiler.Modules[File]
-	if err := checkCompiled(module); err != nil {
-		return nil, err
+// parse parses a user's module and what it imports.
+func parse(source string, capabilities *ast.Capabilities) (map[string]*ast.Module, error) {
+	module, parts := spec.Split(source)
+	modules := map[string]*ast.Module{}
+	for _, part := range append([]spec.Part{{File: File, Source: module}}, parts...) {
+		if _, twice := modules[part.File]; twice {
+			return nil, contractError(nil, "%s is imported twice", part.File)
+		}
+		parsed, err := ast.ParseModuleWithOpts(part.File, part.Source, ast.ParserOptions{Capabilities: capabilities})
+		if err != nil {
+			return nil, err
+		}
+		modules[part.File] = parsed
 	}
+	return modules, nil
+}
+
+// Check returns the compiled module, and rejects it if its references or types, or those of a module that it imports, break the
+// contract.
+func Check(compiler *ast.Compiler, entry spec.Entry) (*ast.Module, error) {
+	imported := packages{}
+	for file, module := range compiler.Modules {
+		if file != File {
+			imported = append(imported, module)
+		}
+	}
+	for _, file := range slices.Sorted(maps.Keys(compiler.Modules)) {
+		if err := checkCompiled(compiler.Modules[file], imported); err != nil {
+			return nil, err
+		}
+	}
+	module := compiler.Modules[File]
 	return module, checkAnswers(compiler, module, entry)
 }
 

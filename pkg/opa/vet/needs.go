@@ -20,31 +20,39 @@ func DetailFields() []string {
 	return []string{"images", "resources", "restarts", "conditions", "started", "ready_since"}
 }
 
-// NeedsOf returns the needs of a compiled module, in which no import or local name hides the input.
-func NeedsOf(module *ast.Module) Needs {
-	needs := Needs{Details: namesDetail(module)}
+// NeedsOf returns the needs of compiled modules, in which no import or local name hides the input.
+func NeedsOf(modules ...*ast.Module) Needs {
+	needs := Needs{Details: slices.ContainsFunc(modules, namesDetail)}
+	for _, module := range modules {
+		needs = needs.with(module)
+	}
+	return needs
+}
+
+// with returns the needs of a module besides others.
+func (n Needs) with(module *ast.Module) Needs {
 	ast.WalkRefs(module, func(ref ast.Ref) bool {
 		if !ref[0].Equal(ast.InputRootDocument) {
 			return false
 		}
 		if len(ref) == 1 {
-			needs = needs.All()
+			n = n.All()
 			return false
 		}
 		name, ok := ref[1].Value.(ast.String)
 		if !ok {
-			needs = needs.All()
+			n = n.All()
 			return false
 		}
-		needs.Counts = needs.Counts || name == "counts"
-		needs.Now = needs.Now || name == "now"
-		needs.Pods = needs.Pods || name == "pods"
-		needs.Permits = needs.Permits || name == "permits"
-		needs.Namespace = needs.Namespace || name == "namespace"
-		needs.Owner = needs.Owner || name == "owner"
+		n.Counts = n.Counts || name == "counts"
+		n.Now = n.Now || name == "now"
+		n.Pods = n.Pods || name == "pods"
+		n.Permits = n.Permits || name == "permits"
+		n.Namespace = n.Namespace || name == "namespace"
+		n.Owner = n.Owner || name == "owner"
 		return false
 	})
-	return needs
+	return n
 }
 
 // All returns the needs of a module that reads the input as a whole, and names a detail if n does.

@@ -39,7 +39,7 @@ func TestParameterHints(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			problems := vet.ReadParameters(module).Hints(test.set)
+			problems := vet.ReadParameters(module[vet.File]).Hints(test.set)
 			var got []string
 			for _, problem := range problems {
 				got = append(got, problem.Code)

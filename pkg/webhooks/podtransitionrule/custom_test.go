@@ -53,7 +53,7 @@ func (c *checker) Known(module inspection.Module) (opa.Inspection, bool) {
 	if err != nil {
 		return opa.Inspection{}, false
 	}
-	return opa.Inspection{Entry: entry, Parameters: vet.ReadParameters(parsed)}, true
+	return opa.Inspection{Entry: entry, Parameters: vet.ReadParameters(parsed[vet.File])}, true
 }
 
 // validator returns a Validator in a cluster without policies.
