@@ -17,6 +17,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
+	"github.com/podops-dev/podops/pkg/rule/imports"
 	"github.com/podops-dev/podops/pkg/text"
 )
 
@@ -295,20 +296,28 @@ func (in *inspection) ruleInExcludedNamespace() []Finding {
 }
 
 func (in *inspection) policyNotFound() []Finding {
-	exists := map[string]bool{}
-	for _, policy := range in.Shared {
-		exists[policy.Name] = true
+	known := imports.Policies{}
+	for i := range in.Shared {
+		known[in.Shared[i].Name] = &in.Shared[i]
 	}
 	var findings []Finding
 	for i := range in.Rules {
 		for _, r := range in.Rules[i].Spec.Rules {
-			if r.Disabled || r.Rego == nil || r.Rego.PolicyRef == nil || exists[r.Rego.PolicyRef.Name] {
+			if r.Disabled || r.Rego == nil || r.Rego.PolicyRef == nil {
 				continue
 			}
-			finding := ofRule(&in.Rules[i], LevelError,
-				fmt.Sprintf("rule %s refers to %s %s, which does not exist: the pods that it applies to wait", r.Name, kindShared, r.Rego.PolicyRef.Name))
-			finding.Remedy = fmt.Sprintf("kubectl get %s; %s", kindShared, finding.Remedy)
-			findings = append(findings, finding)
+			for _, name := range known.Closure(r.Rego.PolicyRef.Name) {
+				if _, exists := known[name]; exists {
+					continue
+				}
+				missing := fmt.Sprintf("refers to %s %s", kindShared, name)
+				if name != r.Rego.PolicyRef.Name {
+					missing = fmt.Sprintf("refers to %s %s, which needs %s", kindShared, r.Rego.PolicyRef.Name, name)
+				}
+				finding := ofRule(&in.Rules[i], LevelError, fmt.Sprintf("rule %s %s, which does not exist: the pods that it applies to wait", r.Name, missing))
+				finding.Remedy = fmt.Sprintf("kubectl get %s; %s", kindShared, finding.Remedy)
+				findings = append(findings, finding)
+			}
 		}
 	}
 	return findings

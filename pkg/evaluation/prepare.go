@@ -11,6 +11,7 @@ import (
 	"github.com/podops-dev/podops/pkg/objectbounds"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/rule/imports"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -63,7 +64,7 @@ func (s Snapshot) WithMissing(state *State, now time.Time) Snapshot {
 // rules that take slots last. An edit prepares only the rules that it changed, or whose PodTransitionPolicy
 // changed. A rule whose module the round has no time to compile has no program; the next call compiles it.
 func (e *Evaluator) prepareRules(
-	ctx context.Context, t *Turn, state *State, object *appsv1alpha1.PodTransitionRule, shared policies,
+	ctx context.Context, t *Turn, state *State, object *appsv1alpha1.PodTransitionRule, shared imports.Policies,
 ) []*preparedRule {
 	key, ruleset := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}, state.ruleset(object.Name)
 	versions, known := policyVersions(object, shared), ruleset.prepared
@@ -82,7 +83,7 @@ func (e *Evaluator) prepareRules(
 			next.rules = append(next.rules, unloaded(key, rule, object.Generation, tooLarge))
 			continue
 		}
-		prepared := known.unchanged(object.UID, rule, shared.versionOf(rule))
+		prepared := known.unchanged(object.UID, rule, policyVersion(shared, rule))
 		if prepared == nil {
 			prepared = e.prepareInTime(ctx, t, key, rule, shared)
 			prepared.counters = newCounters(rule, object.Generation)
@@ -105,7 +106,7 @@ var errNotCompiled = errors.New("the module has not been compiled yet: the rules
 // prepareInTime prepares a rule, or returns it without a program when its module has to be
 // compiled and the round has no time for that.
 func (e *Evaluator) prepareInTime(
-	ctx context.Context, t *Turn, object types.NamespacedName, entry appsv1alpha1.TransitionRule, shared policies,
+	ctx context.Context, t *Turn, object types.NamespacedName, entry appsv1alpha1.TransitionRule, shared imports.Policies,
 ) *preparedRule {
 	if entry.Rego == nil || e.isCompiled(entry, shared) {
 		return e.prepare(ctx, object, entry, shared)
@@ -123,13 +124,13 @@ func (e *Evaluator) prepareInTime(
 
 // isCompiled reports whether a rule can be prepared without the compiler: its module is compiled, or it has
 // no module.
-func (e *Evaluator) isCompiled(rule appsv1alpha1.TransitionRule, shared policies) bool {
+func (e *Evaluator) isCompiled(rule appsv1alpha1.TransitionRule, shared imports.Policies) bool {
 	custom, err := customOf(rule, shared)
 	return err != nil || e.engine.IsCompiled(custom.Source, custom.ParametersSchema)
 }
 
 func (e *Evaluator) prepare(
-	ctx context.Context, object types.NamespacedName, rule appsv1alpha1.TransitionRule, shared policies,
+	ctx context.Context, object types.NamespacedName, rule appsv1alpha1.TransitionRule, shared imports.Policies,
 ) *preparedRule {
 	prepared := newPrepared(object, rule, shared)
 	module, err := ModuleOf(ctx, e.engine, object, rule, shared)

@@ -11,6 +11,7 @@ import (
 	"github.com/podops-dev/podops/pkg/objectbounds"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/rule/imports"
 	"github.com/podops-dev/podops/pkg/rule/parameters"
 	"github.com/podops-dev/podops/pkg/rule/spec"
 	"github.com/podops-dev/podops/pkg/text"
@@ -53,21 +54,13 @@ func (e opaEngine) Prepare(ctx context.Context, module spec.Module) (Program, er
 	return program, nil
 }
 
-// policies are the PodTransitionPolicies that the rules of a namespace refer to, by
-// name.
-type policies map[string]*appsv1alpha1.PodTransitionPolicy
-
-// versionOf returns the version of the PodTransitionPolicy that a rule is compiled with. It changes if, and
-// only if, the policy changes. Empty for a rule that refers to no policy.
-func (p policies) versionOf(rule appsv1alpha1.TransitionRule) string {
+// policyVersion returns the version of the PodTransitionPolicy that a rule is compiled with, and of its imports. It changes if,
+// and only if, one of them changes. Empty for a rule that refers to no policy.
+func policyVersion(known imports.Policies, rule appsv1alpha1.TransitionRule) string {
 	if rule.Rego == nil || rule.Rego.PolicyRef == nil {
 		return ""
 	}
-	found, ok := p[rule.Rego.PolicyRef.Name]
-	if !ok {
-		return "missing"
-	}
-	return fmt.Sprintf("%s@%d", found.UID, found.Generation)
+	return known.Version(rule.Rego.PolicyRef.Name)
 }
 
 // unusableRuleError is why a rule cannot be evaluated.
@@ -90,7 +83,7 @@ type Inspector interface {
 // name. CodeOf returns the code of its error.
 func ModuleOf(
 	ctx context.Context, engine Inspector, object types.NamespacedName, entry appsv1alpha1.TransitionRule,
-	known map[string]*appsv1alpha1.PodTransitionPolicy,
+	known imports.Policies,
 ) (spec.Module, error) {
 	var custom *spec.Custom
 	if entry.Rego != nil {
@@ -129,7 +122,7 @@ func ownerOf(object types.NamespacedName, custom *spec.Custom) string {
 }
 
 // customOf finds the module that a rule of kind rego names, and its parameters.
-func customOf(entry appsv1alpha1.TransitionRule, known policies) (*spec.Custom, error) {
+func customOf(entry appsv1alpha1.TransitionRule, known imports.Policies) (*spec.Custom, error) {
 	path := field.NewPath("spec", "rules").Key(entry.Name).Child("rego")
 	given := json.RawMessage(`{}`)
 	if entry.Rego.Parameters != nil && len(entry.Rego.Parameters.Raw) > 0 {
@@ -158,7 +151,29 @@ func customOf(entry appsv1alpha1.TransitionRule, known policies) (*spec.Custom, 
 	if err != nil {
 		return nil, &unusableRuleError{rule.CodeCompileFailed, fmt.Errorf("PodTransitionPolicy %q: %w", name, err)}
 	}
-	return &spec.Custom{Source: shared.Spec.Module, Policy: name, ParametersSchema: types, Parameters: completed}, nil
+	source, err := sourceOf(shared, known)
+	if err != nil {
+		return nil, err
+	}
+	return &spec.Custom{Source: source, Policy: name, ParametersSchema: types, Parameters: completed}, nil
+}
+
+// sourceOf returns the module of a policy with what it imports.
+func sourceOf(policy *appsv1alpha1.PodTransitionPolicy, known imports.Policies) (string, error) {
+	if imports.IsLibrary(policy) {
+		return "", &unusableRuleError{rule.CodeCompileFailed, fmt.Errorf("PodTransitionPolicy %q is a library: rules refer to policies that import it", policy.Name)}
+	}
+	source, err := known.Source(policy)
+	switch {
+	case err == nil:
+		return source, nil
+	case errors.As(err, new(*imports.NotFoundError)):
+		return "", &unusableRuleError{rule.CodePolicyNotFound, err}
+	case errors.Is(err, objectbounds.ErrTooLarge):
+		return "", &unusableRuleError{rule.CodeTooLarge, err}
+	default:
+		return "", &unusableRuleError{rule.CodeCompileFailed, fmt.Errorf("PodTransitionPolicy %q: %w", policy.Name, err)}
+	}
 }
 
 // neverAllows replaces the module of a rule that cannot be evaluated: pods to which the rule does not apply,

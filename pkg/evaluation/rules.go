@@ -9,6 +9,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/rule/imports"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -129,10 +130,10 @@ func (p *preparedRule) resume(statuses []appsv1alpha1.RuleStatus) {
 }
 
 // newPrepared returns a rule without a program.
-func newPrepared(object types.NamespacedName, entry appsv1alpha1.TransitionRule, shared policies) *preparedRule {
+func newPrepared(object types.NamespacedName, entry appsv1alpha1.TransitionRule, shared imports.Policies) *preparedRule {
 	prepared := &preparedRule{
 		spec: entry, stage: defaultedStage(entry),
-		policy: shared.versionOf(entry), id: rule.RuleID{Ruleset: object, Rule: entry.Name},
+		policy: policyVersion(shared, entry), id: rule.RuleID{Ruleset: object, Rule: entry.Name},
 	}
 	if entry.Rego != nil {
 		prepared.kind = rule.KindRego
@@ -205,10 +206,10 @@ func (o preparedRuleset) unchanged(uid types.UID, rule appsv1alpha1.TransitionRu
 }
 
 // policyVersions returns the versions of the PodTransitionPolicies that a PodTransitionRule is compiled with.
-func policyVersions(object *appsv1alpha1.PodTransitionRule, shared policies) string {
+func policyVersions(object *appsv1alpha1.PodTransitionRule, shared imports.Policies) string {
 	versions := make([]string, 0, len(object.Spec.Rules))
 	for _, rule := range object.Spec.Rules {
-		versions = append(versions, shared.versionOf(rule))
+		versions = append(versions, policyVersion(shared, rule))
 	}
 	return strings.Join(versions, ",")
 }

@@ -117,7 +117,7 @@ func register(
 		rulewebhook.ValidatePath: gated{
 			rulewebhook.NewValidator(decoder, mgr.GetClient(), mgr.GetAPIReader(), checker, guard.CheckURL), gate, 0,
 		},
-		policywebhook.ValidatePath: gated{policywebhook.NewValidator(decoder, mgr.GetClient(), checker, mayRead), gate, 0},
+		policywebhook.ValidatePath: gated{policywebhook.NewValidator(decoder, mgr.GetClient(), mgr.GetAPIReader(), checker, mayRead), gate, 0},
 		rulewebhook.DeletePath:     rulewebhook.NewDeleteWarner(decoder),
 		policywebhook.DeletePath:   policywebhook.NewDeleteGuard(decoder, mgr.GetClient(), mgr.GetAPIReader(), mayRead),
 	})

@@ -65,7 +65,7 @@ func (x *Index) notifyKnown(name string) {
 }
 
 // SetPolicy adds or replaces a PodTransitionPolicy. If its spec changed, SetPolicy notifies of
-// every namespace with a rule that refers to the policy. The index shares the object, which
+// every namespace with a rule that refers to the policy, or to one that imports it. The index shares the object, which
 // must not be modified afterwards.
 func (x *Index) SetPolicy(object *appsv1alpha1.PodTransitionPolicy) {
 	x.mu.Lock()
@@ -89,12 +89,13 @@ func (x *Index) DeletePolicy(name string) {
 	x.notifyUsers(name)
 }
 
-// notifyUsers notifies of every namespace with a rule that refers to a policy. It reads all rules:
+// notifyUsers notifies of every namespace with a rule that refers to a policy, or to one that imports it. It reads all rules:
 // edits of policies are rare, and package policyusers already keeps an index of their users.
 func (x *Index) notifyUsers(policy string) {
+	changed := append(x.policies.Importers(policy), policy)
 	for name, namespace := range x.namespaces {
 		for _, r := range namespace.rules {
-			if slices.Contains(r.policies, policy) {
+			if slices.ContainsFunc(r.policies, func(used string) bool { return slices.Contains(changed, used) }) {
 				x.notify(name)
 				break
 			}

@@ -113,6 +113,19 @@ func TestPolicies(t *testing.T) {
 	policies("no rule refers to it any more", "a", "quota")
 	x.step(t, "a rule that never was is deleted", func() { x.DeleteRule(types.NamespacedName{Namespace: "a", Name: "two"}) }, "a")
 
+	importing := policyObject("quota", 3)
+	importing.Spec.Imports = []string{"zones"}
+	x.step(t, "it imports another", func() { x.SetPolicy(importing) }, "a", "b")
+	zones := policyObject("zones", 1)
+	zones.Spec.Imports = []string{"days"}
+	x.step(t, "its import comes to exist, with one of its own", func() { x.SetPolicy(zones) }, "a", "b")
+	x.step(t, "an import of its import comes to exist", func() { x.SetPolicy(policyObject("days", 1)) }, "a", "b")
+	policies("it has imports", "b", "days", "quota", "zones")
+	x.step(t, "an import of its import is edited", func() { x.SetPolicy(policyObject("days", 2)) }, "a", "b")
+	x.step(t, "its import is deleted", func() { x.DeletePolicy("zones") }, "a", "b")
+	policies("its import is deleted", "b", "quota")
+	x.step(t, "what only its import imported is edited", func() { x.SetPolicy(policyObject("days", 3)) })
+
 	x.step(t, "it is deleted", func() { x.DeletePolicy("quota") }, "a", "b")
 	policies("it is deleted", "b")
 	x.step(t, "it is deleted, once more", func() { x.DeletePolicy("quota") })

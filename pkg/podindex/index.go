@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/rule/imports"
 )
 
 // Index holds the pods, owners and rules of all namespaces. It is safe for concurrent use.
@@ -31,7 +32,7 @@ type Index struct {
 	// cluster has the empty namespace.
 	breakGlass map[string]string
 
-	policies map[string]*appsv1alpha1.PodTransitionPolicy
+	policies imports.Policies
 
 	// now is the time of the last Expire.
 	now time.Time
@@ -103,7 +104,7 @@ type namespace struct {
 func NewIndex(notify func(namespace string)) *Index {
 	return &Index{
 		namespaces: map[string]*namespace{}, notify: notify, labels: map[string]map[string]string{}, breakGlass: map[string]string{},
-		policies: map[string]*appsv1alpha1.PodTransitionPolicy{},
+		policies: imports.Policies{},
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/rule/imports"
 )
 
 // Snapshot has the pods, owners and rules of a namespace at one moment. It shares pods,
@@ -49,9 +50,9 @@ type Snapshot struct {
 	BreakGlass        string
 	ClusterBreakGlass string
 
-	// Policies are the PodTransitionPolicies that rules of the namespace refer to, by
-	// name. A policy that does not exist has no entry.
-	Policies map[string]*appsv1alpha1.PodTransitionPolicy
+	// Policies are the PodTransitionPolicies that rules of the namespace refer to, and their imports. A policy that does not
+	// exist has no entry.
+	Policies imports.Policies
 
 	// Leftover are the pods that do not wait and have an annotation that explains an earlier wait,
 	// sorted by name.
@@ -211,7 +212,7 @@ func (x *Index) Snapshot(name string, pods func(*appsv1alpha1.PodTransitionRule)
 	v := Snapshot{
 		Namespace: name, ResourceVersion: x.seen,
 		NamespaceLabels: x.labels[name], BreakGlass: x.breakGlass[name], ClusterBreakGlass: x.breakGlass[""],
-		Policies: map[string]*appsv1alpha1.PodTransitionPolicy{},
+		Policies: imports.Policies{},
 		versions: map[types.UID]string{},
 	}
 	n, ok := x.namespaces[name]
@@ -244,8 +245,10 @@ func (x *Index) Snapshot(name string, pods func(*appsv1alpha1.PodTransitionRule)
 		}
 		v.Rules = append(v.Rules, rule)
 		for _, used := range r.policies {
-			if object, ok := x.policies[used]; ok {
-				v.Policies[used] = object
+			for _, name := range x.policies.Closure(used) {
+				if object, ok := x.policies[name]; ok {
+					v.Policies[name] = object
+				}
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/rule/imports"
 )
 
 // Field is the name of the cache index of PodTransitionRules by the policies that they
@@ -87,6 +88,19 @@ func maySelect(object *appsv1alpha1.PodTransitionRule) bool {
 // OnlyActive returns the users that are evaluated.
 func OnlyActive(users []User) []User {
 	return slices.DeleteFunc(slices.Clone(users), func(user User) bool { return !user.Active })
+}
+
+// Policies returns the PodTransitionPolicies of the cluster.
+func Policies(ctx context.Context, cached client.Reader) (imports.Policies, error) {
+	found := &appsv1alpha1.PodTransitionPolicyList{}
+	if err := cached.List(ctx, found); err != nil {
+		return nil, fmt.Errorf("listing PodTransitionPolicies: %w", err)
+	}
+	known := imports.Policies{}
+	for i := range found.Items {
+		known[found.Items[i].Name] = &found.Items[i]
+	}
+	return known, nil
 }
 
 // List returns the users of a policy, sorted by namespace, PodTransitionRule and rule.

@@ -10,6 +10,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/objectbounds"
 	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/rule/imports"
 	"github.com/podops-dev/podops/pkg/rule/parameters"
 	"github.com/podops-dev/podops/pkg/rule/spec"
 	"github.com/podops-dev/podops/pkg/text"
@@ -27,20 +28,27 @@ type inspection struct {
 // codeSchema is the code of problems of the schema of parameters.
 const codeSchema = "schema"
 
+// Codes of the problems of a policy whose imports or data cannot be used, and of one that imports a policy that does not exist.
+const (
+	codeImports  = "imports"
+	codeNotFound = "import_not_found"
+)
+
 // codeTooLarge is the code of the problem of a policy that is not loaded.
 const codeTooLarge = "too_large"
 
-// inspected returns the inspection of the present generation.
-func (r *Reconciler) inspected(ctx context.Context, policy *appsv1alpha1.PodTransitionPolicy) inspection {
+// inspected returns the inspection of the present version.
+func (r *Reconciler) inspected(ctx context.Context, policy *appsv1alpha1.PodTransitionPolicy, all imports.Policies) inspection {
+	version := all.Version(policy.Name)
 	if err := objectbounds.TooLarge(policy); err != nil {
 		return inspection{problems: []appsv1alpha1.PolicyProblem{problem(opa.Problem{Code: codeTooLarge, Message: err.Error()})}}
 	}
-	if known, ok := r.inspections.Get(policy.UID); ok && known.generation == policy.Generation {
+	if known, ok := r.inspections.Get(policy.UID); ok && known.version == version {
 		return known.inspection
 	}
-	found := inspect(ctx, r.inspector, policy)
+	found := inspect(ctx, r.inspector, policy, all)
 	if found.err == nil {
-		r.inspections.Add(policy.Name, policy.UID, inspected{generation: policy.Generation, inspection: found}, found.bytes())
+		r.inspections.Add(policy.Name, policy.UID, inspected{version: version, inspection: found}, found.bytes()+int64(len(version)))
 	}
 	return found
 }
@@ -56,7 +64,7 @@ func (j inspection) bytes() int64 {
 }
 
 // inspect applies the checks of admission to a spec that may have been stored without it.
-func inspect(ctx context.Context, inspector Inspector, policy *appsv1alpha1.PodTransitionPolicy) inspection {
+func inspect(ctx context.Context, inspector Inspector, policy *appsv1alpha1.PodTransitionPolicy, all imports.Policies) inspection {
 	content := policy.Spec
 	schema, errs := parameters.Parse(content.Parameters, field.NewPath("spec", "parameters"))
 	if len(errs) > 0 {
@@ -70,8 +78,16 @@ func inspect(ctx context.Context, inspector Inspector, policy *appsv1alpha1.PodT
 	if err != nil {
 		return inspection{err: err}
 	}
+	source, err := all.Source(policy)
+	if err != nil {
+		code := codeImports
+		if errors.As(err, new(*imports.NotFoundError)) {
+			code = codeNotFound
+		}
+		return inspection{problems: []appsv1alpha1.PolicyProblem{problem(opa.Problem{Code: code, Message: err.Error()})}}
+	}
 	_, err = inspector.Inspect(ctx, opa.Source{
-		Owner: spec.PolicyOwner(policy.Name), Module: content.Module, ParametersSchema: types,
+		Owner: spec.PolicyOwner(policy.Name), Module: source, ParametersSchema: types,
 	})
 	wrong := &opa.CompileError{}
 	switch {
@@ -96,7 +112,7 @@ const (
 
 func problem(found opa.Problem) appsv1alpha1.PolicyProblem {
 	message := found.Message
-	if found.File != "" { // of the library
+	if found.File != "" { // of a library
 		message = fmt.Sprintf("%s:%d:%d: %s", found.File, found.Row, found.Column, message)
 		found.Row, found.Column = 0, 0
 	}

@@ -35,14 +35,15 @@ type Reconciler struct {
 	inspector Inspector
 	clock     clock.PassiveClock
 
-	// inspections contains the result of the last generation of each policy: each generation is
+	// inspections contains the result of the last version of each policy: each version is
 	// inspected once, however often its users change.
 	inspections *fairshare.Cache[types.UID, inspected]
 }
 
-// inspected is the inspection of one generation.
+// inspected is the inspection of one version.
 type inspected struct {
-	generation int64
+	// version is that of the policy and its imports (imports.Policies).
+	version string
 	inspection
 }
 
@@ -51,14 +52,23 @@ func New(c client.Client, inspector Inspector, clk clock.PassiveClock) *Reconcil
 	return &Reconciler{client: c, inspector: inspector, clock: clk, inspections: fairshare.NewCache[types.UID, inspected](inspectionBytes)}
 }
 
-// Reconcile inspects the policy, finds its users, and writes the status when it differs. If the
+// Reconcile inspects the policy, finds the rules that use it or a policy that imports it, and writes the status when it differs. If the
 // inspection fails, the status reports that, and the inspection is repeated after a while.
 func (r *Reconciler) Reconcile(ctx context.Context, policy *appsv1alpha1.PodTransitionPolicy) (reconcile.Result, error) {
-	users, err := policyusers.List(ctx, r.client, policy.Name)
+	known, err := policyusers.Policies(ctx, r.client)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	found := r.inspected(ctx, policy)
+	known[policy.Name] = policy
+	var users []policyusers.User
+	for _, name := range append(known.Importers(policy.Name), policy.Name) {
+		of, err := policyusers.List(ctx, r.client, name)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		users = append(users, of...)
+	}
+	found := r.inspected(ctx, policy, known)
 	updated := policy.DeepCopy()
 	updated.Status = statusOf(policy, found, users, r.clock.Now())
 	if !equality.Semantic.DeepEqual(policy.Status, updated.Status) {

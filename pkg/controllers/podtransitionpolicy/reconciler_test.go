@@ -121,6 +121,7 @@ func TestStatus(t *testing.T) {
 
 	for name, tc := range map[string]struct {
 		schema  string
+		imports []string
 		result  error
 		users   []client.Object
 		want    appsv1alpha1.PodTransitionPolicyStatus
@@ -164,6 +165,26 @@ func TestStatus(t *testing.T) {
 				},
 			},
 		},
+		"of a module that imports a policy that does not exist": {
+			imports: []string{"zones"},
+			want: appsv1alpha1.PodTransitionPolicyStatus{
+				Conditions: []metav1.Condition{
+					condition("Ready", "False", "PolicyNotFound", `import_not_found: PodTransitionPolicy "freeze" imports "zones", which does not exist`),
+					condition("Stalled", "True", "PolicyNotFound", `import_not_found: PodTransitionPolicy "freeze" imports "zones", which does not exist`),
+				},
+				Problems: []appsv1alpha1.PolicyProblem{{Code: "import_not_found", Message: `PodTransitionPolicy "freeze" imports "zones", which does not exist`}},
+			},
+		},
+		"of a module that imports itself": {
+			imports: []string{"freeze"},
+			want: appsv1alpha1.PodTransitionPolicyStatus{
+				Conditions: []metav1.Condition{
+					condition("Ready", "False", "CompileFailed", `imports: spec.imports: Invalid value: "freeze": freeze imports itself`),
+					condition("Stalled", "True", "CompileFailed", `imports: spec.imports: Invalid value: "freeze": freeze imports itself`),
+				},
+				Problems: []appsv1alpha1.PolicyProblem{{Code: "imports", Message: `spec.imports: Invalid value: "freeze": freeze imports itself`}},
+			},
+		},
 		"of a module that could not be inspected": {
 			result: errors.New("no child process"), wantErr: true,
 			want: appsv1alpha1.PodTransitionPolicyStatus{
@@ -178,6 +199,7 @@ func TestStatus(t *testing.T) {
 			if tc.schema != "" {
 				policy.Spec.Parameters = &appsv1alpha1.PolicyParameters{OpenAPIV3Schema: &apiextensionsv1.JSON{Raw: []byte(tc.schema)}}
 			}
+			policy.Spec.Imports = tc.imports
 			w := newFixture(t, append(tc.users, policy)...)
 			w.result = tc.result
 			got, err := w.reconcile(t)
@@ -300,5 +322,47 @@ func TestWritesThatFail(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+// TestALibrary checks that the status of a library counts the rules of the policies that import it, and that a policy is inspected
+// again when an import changes.
+func TestALibrary(t *testing.T) {
+	library := freeze()
+	library.Spec.Module = "package lib.freeze"
+	importer := freeze()
+	importer.Name, importer.UID, importer.Spec.Imports = "spread", "2", []string{"freeze"}
+	of := user("a", "web", "x")
+	of.Spec.Rules[0].Rego.PolicyRef.Name = "spread"
+	w := newFixture(t, library, importer, of)
+	got, err := w.reconcile(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Status.UserCount != 1 || got.Status.UserNamespaceCount != 1 {
+		t.Errorf("got %+v", got.Status)
+	}
+	inspect := func() {
+		t.Helper()
+		stored := &appsv1alpha1.PodTransitionPolicy{}
+		if err := w.client.Get(t.Context(), client.ObjectKey{Name: "spread"}, stored); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Reconcile(t.Context(), stored); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inspect()
+	inspect()
+	if len(w.modules) != 2 || !strings.Contains(w.modules[1], "# podops: import lib/freeze.rego\npackage lib.freeze") {
+		t.Fatalf("inspected %q", w.modules)
+	}
+	got.Generation, got.Spec.Module = 4, "package lib.freeze # edited"
+	if err := w.client.Update(t.Context(), got); err != nil {
+		t.Fatal(err)
+	}
+	inspect()
+	if len(w.modules) != 3 || !strings.Contains(w.modules[2], "# edited") {
+		t.Errorf("inspected %q", w.modules)
 	}
 }

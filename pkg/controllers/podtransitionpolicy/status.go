@@ -53,8 +53,11 @@ func conditions(found inspection) []metav1.Condition {
 		ready.Message = text.Cut(found.err.Error(), maxMessage)
 	case len(found.problems) > 0:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, appsv1alpha1.ReasonCompileFailed, summary(found.problems)
-		if found.problems[0].Code == codeTooLarge {
+		switch found.problems[0].Code {
+		case codeTooLarge:
 			ready.Reason = appsv1alpha1.ReasonTooLarge
+		case codeNotFound:
+			ready.Reason = appsv1alpha1.ReasonPolicyNotFound
 		}
 		stalled.Status, stalled.Reason, stalled.Message = metav1.ConditionTrue, ready.Reason, ready.Message
 	}

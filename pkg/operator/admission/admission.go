@@ -147,7 +147,7 @@ func (r *Reviewer) Rule(ctx context.Context, raw []byte) Answer {
 // Policy reviews a PodTransitionPolicy.
 func (r *Reviewer) Policy(ctx context.Context, raw []byte) Answer {
 	checked := r.newChecker(ctx)
-	return answerOf(policywebhook.NewValidator(r.decoder, r.objects, checked, nil).Handle(ctx, request(raw)), checked)
+	return answerOf(policywebhook.NewValidator(r.decoder, r.objects, r.objects, checked, nil).Handle(ctx, request(raw)), checked)
 }
 
 func request(raw []byte) admission.Request {

@@ -78,7 +78,11 @@ func ignoresUsers(policy *appsv1alpha1.PodTransitionPolicy) bool {
 }
 
 // heldBack returns the warning about ignored users.
-func heldBack(count int) string {
+func heldBack(rules, importers int) string {
+	if rules == 0 {
+		return fmt.Sprintf("rules of %d policies that import this PodTransitionPolicy hold back their pods until these policies are edited (annotation %s)",
+			importers, appsv1alpha1.IgnoreUsersAnnotationKey)
+	}
 	return fmt.Sprintf("%d rules that use this PodTransitionPolicy hold back their pods until they are edited (annotation %s)",
-		count, appsv1alpha1.IgnoreUsersAnnotationKey)
+		rules, appsv1alpha1.IgnoreUsersAnnotationKey)
 }

@@ -2,10 +2,15 @@ package podtransitionpolicy
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,20 +18,22 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/policyusers"
+	"github.com/podops-dev/podops/pkg/rule/imports"
 	"github.com/podops-dev/podops/pkg/rule/parameters"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 )
 
-// broken returns the users whose parameters fit the old schema and do not fit the new
-// one, and the first error of each. Users that fit neither are not broken by this edit.
+// broken returns the rules that can use the old policy and cannot use the new one, because of their parameters or since it is a
+// library now, and the first error of each. Rules that can use neither are not broken by this edit.
 func (v *Validator) broken(
-	ctx context.Context, name string, declared *parameters.Schema, old *appsv1alpha1.PodTransitionPolicy,
+	ctx context.Context, policy *appsv1alpha1.PodTransitionPolicy, declared *parameters.Schema, old *appsv1alpha1.PodTransitionPolicy,
 ) ([]brokenUser, error) {
 	before, errs := parameters.Parse(old.Spec.Parameters, nil)
-	if len(errs) > 0 {
+	isLibrary := imports.IsLibrary(policy)
+	if len(errs) > 0 || imports.IsLibrary(old) || !isLibrary && equality.Semantic.DeepEqual(policy.Spec.Parameters, old.Spec.Parameters) {
 		return nil, nil
 	}
-	users, err := policyusers.List(ctx, v.cached, name)
+	users, err := policyusers.List(ctx, v.cached, policy.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -38,17 +45,74 @@ func (v *Validator) broken(
 		if _, errs := before.Complete(user.Parameters, nil); len(errs) > 0 {
 			continue
 		}
-		if _, errs := declared.Complete(user.Parameters, field.NewPath("rego", "parameters")); len(errs) > 0 {
+		if isLibrary {
+			broken = append(broken, brokenUser{User: user, err: field.Invalid(field.NewPath("rego", "policyRef", "name"), policy.Name, "is a library")})
+		} else if _, errs := declared.Complete(user.Parameters, field.NewPath("rego", "parameters")); len(errs) > 0 {
 			broken = append(broken, brokenUser{User: user, err: errs[0]})
 		}
 	}
 	return broken, nil
 }
 
+// brokenImporters returns the policies that compile with the old policy and do not with the new one, and the first error of
+// each.
+func (v *Validator) brokenImporters(
+	ctx context.Context, known imports.Policies, policy, old *appsv1alpha1.PodTransitionPolicy,
+) ([]brokenImporter, error) {
+	before, after := maps.Clone(known), maps.Clone(known)
+	before[policy.Name], after[policy.Name] = old, policy
+	var broken []brokenImporter
+	for _, name := range before.Importers(policy.Name) {
+		errs, err := v.check(ctx, after, known[name])
+		if err != nil && !errors.As(err, new(*imports.NotFoundError)) {
+			return nil, err
+		}
+		if err == nil && len(errs) == 0 {
+			continue
+		}
+		worked, beforeErr := v.check(ctx, before, known[name])
+		if beforeErr != nil && !errors.As(beforeErr, new(*imports.NotFoundError)) {
+			return nil, beforeErr
+		}
+		if beforeErr != nil || len(worked) > 0 {
+			continue
+		}
+		if err == nil {
+			err = errs[0]
+		}
+		broken = append(broken, brokenImporter{name: name, err: err})
+	}
+	return broken, nil
+}
+
+// brokenImporter is a policy that does not compile with an edit of one that it imports.
+type brokenImporter struct {
+	name string
+	err  error
+}
+
 // brokenUser is a rule whose parameters do not fit an edit of its policy.
 type brokenUser struct {
 	policyusers.User
 	err *field.Error
+}
+
+// denials returns the errors of an edit that breaks rules or policies.
+func (v *Validator) denials(ctx context.Context, requester authenticationv1.UserInfo, broken []brokenUser, importers []brokenImporter) field.ErrorList {
+	var errs field.ErrorList
+	if len(broken) > 0 {
+		errs = append(errs, v.denial(ctx, requester, broken))
+	}
+	if len(importers) > 0 {
+		names := make([]string, 0, maxNamed)
+		for _, one := range importers[:min(len(importers), maxNamed)] {
+			names = append(names, one.name)
+		}
+		errs = append(errs, field.Forbidden(field.NewPath("spec"), fmt.Sprintf(
+			"%d PodTransitionPolicies that import it would no longer compile: %s (the first: %v); edit them first, or set the annotation %s=true",
+			len(importers), strings.Join(names, ", "), importers[0].err, appsv1alpha1.IgnoreUsersAnnotationKey)))
+	}
+	return errs
 }
 
 // denial names the broken users that the requester may see.
@@ -104,11 +168,18 @@ func (g *DeleteGuard) Handle(ctx context.Context, req admission.Request) admissi
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	if len(users) == 0 {
-		return admission.Allowed("")
+	importers, err := g.importers(ctx, policy.Name)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	if ignoresUsers(policy) {
-		return admission.Allowed("").WithWarnings(heldBack(len(users)))
+	switch {
+	case len(users)+len(importers) == 0:
+		return admission.Allowed("")
+	case ignoresUsers(policy):
+		return admission.Allowed("").WithWarnings(heldBack(len(users), len(importers)))
+	case len(users) == 0:
+		return admission.Denied(fmt.Sprintf("PodTransitionPolicy %q is imported by %s; remove it from their spec.imports first, or set the annotation %s=true",
+			policy.Name, strings.Join(importers, ", "), appsv1alpha1.IgnoreUsersAnnotationKey))
 	}
 	return admission.Denied(fmt.Sprintf(
 		"PodTransitionPolicy %q is in use by %s; remove these rules, or their rego.policyRef, first, or set the annotation %s=true",
@@ -133,4 +204,32 @@ func (g *DeleteGuard) confirmed(ctx context.Context, policy string, users []poli
 		}
 	}
 	return users, nil
+}
+
+// importers returns the first policies by name that import a policy, as the API server has them. It reads at most maxConfirmed:
+// with that many out of date, the others count.
+func (g *DeleteGuard) importers(ctx context.Context, policy string) ([]string, error) {
+	known, err := policyusers.Policies(ctx, g.cached)
+	if err != nil {
+		return nil, err
+	}
+	var importers []string
+	for name, one := range known {
+		if name != policy && slices.Contains(one.Spec.Imports, policy) {
+			importers = append(importers, name)
+		}
+	}
+	slices.Sort(importers)
+	for called := 0; len(importers) > 0 && called < maxConfirmed; called++ {
+		current := &appsv1alpha1.PodTransitionPolicy{}
+		err := g.apiReader.Get(ctx, client.ObjectKey{Name: importers[0]}, current)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("reading PodTransitionPolicy %s: %w", importers[0], err)
+		}
+		if err == nil && slices.Contains(current.Spec.Imports, policy) {
+			break
+		}
+		importers = importers[1:]
+	}
+	return importers[:min(len(importers), maxNamed)], nil
 }

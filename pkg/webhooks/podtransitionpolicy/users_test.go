@@ -85,7 +85,7 @@ func TestNamesAreForRequestersThatMayReadThem(t *testing.T) {
 			review.UserInfo.Username, removal.UserInfo.Username = "alice", "alice"
 			decoder := admission.NewDecoder(newScheme(t))
 			for kind, response := range map[string]admission.Response{
-				"edit":   podtransitionpolicy.NewValidator(decoder, reader(t, users...), &checker{}, tc.mayRead).Handle(ctx, review),
+				"edit":   podtransitionpolicy.NewValidator(decoder, reader(t, users...), reader(t, users...), &checker{}, tc.mayRead).Handle(ctx, review),
 				"delete": podtransitionpolicy.NewDeleteGuard(decoder, reader(t, users...), reader(t, users...), tc.mayRead).Handle(ctx, removal),
 			} {
 				if response.Allowed || !strings.Contains(response.Result.Message, tc.want) {
@@ -129,7 +129,7 @@ func TestRulesThatAreNotEvaluatedPinNoPolicy(t *testing.T) {
 			}
 			decoder := admission.NewDecoder(newScheme(t))
 			for kind, response := range map[string]admission.Response{
-				"edit":   podtransitionpolicy.NewValidator(decoder, reader(t, tc.users...), &checker{}, everything).Handle(t.Context(), review),
+				"edit":   podtransitionpolicy.NewValidator(decoder, reader(t, tc.users...), reader(t, tc.users...), &checker{}, everything).Handle(t.Context(), review),
 				"delete": podtransitionpolicy.NewDeleteGuard(decoder, reader(t, tc.users...), reader(t, tc.users...), everything).Handle(t.Context(), removal),
 			} {
 				if !response.Allowed || len(response.Warnings) != tc.warnings {
@@ -177,7 +177,7 @@ func TestAnEditMustNotBreakUsers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			validator := podtransitionpolicy.NewValidator(admission.NewDecoder(newScheme(t)), reader(t, tc.users...), &checker{}, everything)
+			validator := podtransitionpolicy.NewValidator(admission.NewDecoder(newScheme(t)), reader(t, tc.users...), reader(t, tc.users...), &checker{}, everything)
 			response := validator.Handle(clientauth.WithVerified(t.Context(), true), edit(old, tc.edited))
 			if response.Allowed != (len(tc.want) == 0) {
 				t.Fatalf("got %+v", response.Result)

@@ -5,17 +5,23 @@ package podtransitionpolicy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/objectbounds"
+	"github.com/podops-dev/podops/pkg/policyusers"
+	"github.com/podops-dev/podops/pkg/rule/imports"
 	"github.com/podops-dev/podops/pkg/rule/parameters"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 )
@@ -33,16 +39,17 @@ type Checker interface {
 
 // Validator is the webhook of CREATE and UPDATE.
 type Validator struct {
-	decoder admission.Decoder
-	cached  client.Reader
-	checker Checker
-	mayRead MayRead
+	decoder   admission.Decoder
+	cached    client.Reader
+	apiReader client.Reader
+	checker   Checker
+	mayRead   MayRead
 }
 
-// NewValidator returns the webhook. cached is a cache of PodTransitionRules with the
-// index policyusers.Field.
-func NewValidator(decoder admission.Decoder, cached client.Reader, checker Checker, mayRead MayRead) *Validator {
-	return &Validator{decoder: decoder, cached: cached, checker: checker, mayRead: mayRead}
+// NewValidator returns the webhook. cached is a cache of PodTransitionPolicies, and of PodTransitionRules with the
+// index policyusers.Field. apiReader reads imports that the cache does not have yet.
+func NewValidator(decoder admission.Decoder, cached, apiReader client.Reader, checker Checker, mayRead MayRead) *Validator {
+	return &Validator{decoder: decoder, cached: cached, apiReader: apiReader, checker: checker, mayRead: mayRead}
 }
 
 // Handle checks a policy. A terminating policy, and an edit without a change of the spec, always
@@ -51,65 +58,124 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 	if response, decided := inspection.BySize(req, kind(), appsv1alpha1.MaxPolicySpecBytes); decided {
 		return response
 	}
-	policy, old := &appsv1alpha1.PodTransitionPolicy{}, &appsv1alpha1.PodTransitionPolicy{}
+	policy, old := &appsv1alpha1.PodTransitionPolicy{}, (*appsv1alpha1.PodTransitionPolicy)(nil)
 	if err := v.decoder.Decode(req, policy); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding PodTransitionPolicy: %w", err))
 	}
 	if req.Operation == admissionv1.Update {
+		old = &appsv1alpha1.PodTransitionPolicy{}
 		if err := v.decoder.DecodeRaw(req.OldObject, old); err != nil {
 			return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding the stored PodTransitionPolicy: %w", err))
 		}
+		old.Spec.Description = policy.Spec.Description
 	}
-	if policy.DeletionTimestamp != nil || equality.Semantic.DeepEqual(policy.Spec, old.Spec) {
+	if policy.DeletionTimestamp != nil || old != nil && equality.Semantic.DeepEqual(policy.Spec, old.Spec) {
 		return admission.Allowed("")
 	}
 	ctx, cancel := context.WithTimeout(ctx, inspection.Timeout)
 	defer cancel()
-	errs, broken, err := v.validate(ctx, policy, old)
+	warnings, errs, err := v.validate(ctx, req.UserInfo, policy, old)
 	if err != nil {
 		return inspection.Unknown(err)
-	}
-	response := admission.Allowed("")
-	switch {
-	case len(broken) > 0 && ignoresUsers(policy):
-		response = response.WithWarnings(heldBack(len(broken)))
-	case len(broken) > 0:
-		errs = append(errs, v.denial(ctx, req.UserInfo, broken))
 	}
 	if len(errs) > 0 {
 		return inspection.Invalid(kind(), policy.Name, errs)
 	}
-	return response
+	return admission.Allowed("").WithWarnings(warnings...)
 }
 
 func kind() schema.GroupKind {
 	return appsv1alpha1.GroupVersion().WithKind("PodTransitionPolicy").GroupKind()
 }
 
-// validate checks the spec, and returns the users that it breaks; old is zero for a new
-// policy. Unchanged parts are not checked again.
-func (v *Validator) validate(ctx context.Context, policy, old *appsv1alpha1.PodTransitionPolicy) (field.ErrorList, []brokenUser, error) {
+// validate checks the spec, and what an edit does to the rules that use the policy and to the policies that import it; old is
+// nil for a new policy.
+func (v *Validator) validate(
+	ctx context.Context, requester authenticationv1.UserInfo, policy, old *appsv1alpha1.PodTransitionPolicy,
+) (warnings []string, errs field.ErrorList, err error) {
 	spec := field.NewPath("spec")
 	declared, errs := parameters.Parse(policy.Spec.Parameters, spec.Child("parameters"))
+	if imports.IsLibrary(policy) && policy.Spec.Parameters != nil {
+		errs = append(errs, field.Forbidden(spec.Child("parameters"), "a library has no parameters: pass them as arguments of its functions"))
+	}
 	if len(errs) > 0 {
-		return errs, nil, nil // without the schema the module cannot be checked
+		return nil, errs, nil // without the schema the module cannot be checked
 	}
-	sameSchema := old.Spec.Module != "" && equality.Semantic.DeepEqual(policy.Spec.Parameters, old.Spec.Parameters)
-	if !sameSchema || policy.Spec.Module != old.Spec.Module {
-		types, err := declared.JSONSchema()
-		if err != nil {
-			return nil, nil, err
+	known, err := policyusers.Policies(ctx, v.cached)
+	if err != nil {
+		return nil, nil, err
+	}
+	errs, err = v.check(ctx, known, policy)
+	missing := &imports.NotFoundError{}
+	switch {
+	case errors.As(err, &missing):
+		warnings = append(warnings, fmt.Sprintf("%s: %v: until it is created, rules that use it withhold every pod, reason PolicyNotFound",
+			spec.Child("imports"), missing))
+	case err != nil:
+		return nil, nil, err
+	}
+	if old == nil {
+		return warnings, errs, nil
+	}
+	broken, err := v.broken(ctx, policy, declared, old)
+	if err != nil {
+		return nil, nil, err
+	}
+	importers, err := v.brokenImporters(ctx, known, policy, old)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch {
+	case len(broken)+len(importers) == 0:
+	case ignoresUsers(policy):
+		warnings = append(warnings, heldBack(len(broken), len(importers)))
+	default:
+		errs = append(errs, v.denials(ctx, requester, broken, importers)...)
+	}
+	return warnings, errs, nil
+}
+
+// check compiles the module of a policy with what it imports. The errors of fields are those of the policy. It returns a
+// *imports.NotFoundError for an import that does not exist, and any other error if the result is unknown.
+func (v *Validator) check(ctx context.Context, known imports.Policies, policy *appsv1alpha1.PodTransitionPolicy) (field.ErrorList, error) {
+	declared, errs := parameters.Parse(policy.Spec.Parameters, field.NewPath("spec", "parameters"))
+	if len(errs) > 0 {
+		return errs, nil
+	}
+	types, err := declared.JSONSchema()
+	if err != nil {
+		return nil, err
+	}
+	source, err := v.source(ctx, known, policy)
+	wrong := &field.Error{}
+	switch {
+	case errors.As(err, &wrong):
+		return field.ErrorList{wrong}, nil
+	case errors.Is(err, objectbounds.ErrTooLarge):
+		return field.ErrorList{field.Invalid(field.NewPath("spec", "imports"), policy.Spec.Imports, err.Error())}, nil
+	case err != nil:
+		return nil, err
+	}
+	return v.checker.Check(ctx, inspection.Module{
+		Owner: inspection.Cluster, Path: field.NewPath("spec", "module"), File: policy.Name + ".rego", Source: source, ParametersSchema: types,
+	})
+}
+
+// source returns the module of a policy with what it imports. It adds imports to known that the cache does not have yet.
+func (v *Validator) source(ctx context.Context, known imports.Policies, policy *appsv1alpha1.PodTransitionPolicy) (string, error) {
+	for {
+		source, err := known.Source(policy)
+		missing := &imports.NotFoundError{}
+		if !errors.As(err, &missing) {
+			return source, err
 		}
-		errs, err = v.checker.Check(ctx, inspection.Module{
-			Owner: inspection.Cluster, Path: spec.Child("module"), File: policy.Name + ".rego", Source: policy.Spec.Module, ParametersSchema: types,
-		})
-		if err != nil {
-			return nil, nil, err
+		found := &appsv1alpha1.PodTransitionPolicy{}
+		switch readErr := v.apiReader.Get(ctx, client.ObjectKey{Name: missing.Name}, found); {
+		case apierrors.IsNotFound(readErr):
+			return "", err
+		case readErr != nil:
+			return "", fmt.Errorf("reading PodTransitionPolicy %q: %w", missing.Name, readErr)
 		}
+		known[missing.Name] = found
 	}
-	if sameSchema || old.Spec.Module == "" {
-		return errs, nil, nil
-	}
-	broken, err := v.broken(ctx, policy.Name, declared, old)
-	return errs, broken, err
 }

@@ -18,6 +18,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/policyusers"
+	"github.com/podops-dev/podops/pkg/rule/spec"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 	"github.com/podops-dev/podops/pkg/webhooks/podtransitionpolicy"
 )
@@ -28,12 +29,12 @@ type checker struct{ called []inspection.Module }
 func (c *checker) Check(_ context.Context, modules ...inspection.Module) (field.ErrorList, error) {
 	c.called = append(c.called, modules...)
 	for _, module := range modules {
-		switch module.Source {
-		case "bad":
+		switch main, _ := spec.Split(module.Source); {
+		case strings.Contains(module.Source, "bad"):
 			return field.ErrorList{field.Invalid(module.Path, module.File+":1:1", "rego_parse_error: package expected")}, nil
-		case "slow":
+		case main == "slow":
 			return nil, inspection.ErrTimeout
-		case "odd":
+		case main == "odd":
 			return nil, errors.New("no child process")
 		}
 	}
@@ -105,7 +106,7 @@ func TestValidatorDenies(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			validator := podtransitionpolicy.NewValidator(admission.NewDecoder(newScheme(t)), reader(t), &checker{}, everything)
+			validator := podtransitionpolicy.NewValidator(admission.NewDecoder(newScheme(t)), reader(t), reader(t), &checker{}, everything)
 			response := validator.Handle(t.Context(), tc.request)
 			if response.Allowed || response.Result.Code != tc.code || response.Result.Reason != tc.reason {
 				t.Errorf("got %+v", response.Result)
@@ -146,7 +147,7 @@ func TestValidatorAllows(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			called := &checker{}
-			validator := podtransitionpolicy.NewValidator(admission.NewDecoder(newScheme(t)), reader(t), called, everything)
+			validator := podtransitionpolicy.NewValidator(admission.NewDecoder(newScheme(t)), reader(t), reader(t), called, everything)
 			if response := validator.Handle(t.Context(), tc.request); !response.Allowed {
 				t.Fatalf("got %+v", response.Result)
 			}

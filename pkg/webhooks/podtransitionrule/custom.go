@@ -14,6 +14,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/rule/imports"
 	"github.com/podops-dev/podops/pkg/rule/parameters"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 )
@@ -157,6 +158,9 @@ func fits(rego *appsv1alpha1.RegoRule, policy *appsv1alpha1.PodTransitionPolicy,
 	name := path.Child("policyRef", "name")
 	if policy.DeletionTimestamp != nil {
 		return field.ErrorList{field.Invalid(name, policy.Name, "this PodTransitionPolicy is being deleted")}
+	}
+	if imports.IsLibrary(policy) {
+		return field.ErrorList{field.Invalid(name, policy.Name, "this PodTransitionPolicy is a library: refer to one that imports it")}
 	}
 	schema, errs := parameters.Parse(policy.Spec.Parameters, field.NewPath("spec", "parameters"))
 	if len(errs) > 0 {

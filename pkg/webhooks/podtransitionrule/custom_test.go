@@ -72,6 +72,13 @@ func policies(t *testing.T, objects ...client.Object) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 }
 
+// calendar returns a library.
+func calendar() *appsv1alpha1.PodTransitionPolicy {
+	return &appsv1alpha1.PodTransitionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "calendar"}, Spec: appsv1alpha1.PodTransitionPolicySpec{Module: "package lib.calendar"},
+	}
+}
+
 // freeze returns a PodTransitionPolicy with a schema of parameters; empty: without one.
 func freeze(schema string) *appsv1alpha1.PodTransitionPolicy {
 	policy := &appsv1alpha1.PodTransitionPolicy{
@@ -123,6 +130,10 @@ func TestCustomRulesThatAreDenied(t *testing.T) {
 		"a policy that cannot be used": {
 			policies: []client.Object{freeze(`{"type":"string"}`)}, request: request(rego(`{"policyRef":{"name":"freeze"}}`)),
 			want: []string{`spec.rules[0].rego.policyRef.name: Invalid value: "freeze": this PodTransitionPolicy cannot be used until its schema is right: spec.parameters`},
+		},
+		"a library": {
+			policies: []client.Object{calendar()}, request: request(rego(`{"policyRef":{"name":"calendar"}}`)),
+			want: []string{`spec.rules[0].rego.policyRef.name: Invalid value: "calendar": this PodTransitionPolicy is a library: refer to one that imports it`},
 		},
 		"parameters that do not fit, each by its name": {
 			policies: []client.Object{freeze(minutes)},

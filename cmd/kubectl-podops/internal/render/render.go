@@ -16,7 +16,9 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/rule/imports"
 	"github.com/podops-dev/podops/pkg/rule/render"
+	"github.com/podops-dev/podops/pkg/rule/spec"
 	"github.com/podops-dev/podops/policies"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
@@ -37,8 +39,8 @@ func Command(env *command.Environment) *cobra.Command {
 		Use:   "render -f FILE",
 		Short: "Print the Rego that rules compile to",
 		Long: `Print the Rego that the rules of PodTransitionRules compile to: a module for each rule, which calls
-the library of PodOps with the fields of the rule, and after it the module of the user, if the rule has
-one. PodTransitionPolicies that rules refer to are read from the same files.
+the library of PodOps with the fields of the rule, and after it the module of the user and what it imports, if
+the rule has one. PodTransitionPolicies that rules refer to are read from the same files.
 
 It needs no cluster.`,
 		Example: `  # The Rego of all rules of a file
@@ -63,9 +65,10 @@ type rendered struct {
 
 	rule string
 
-	// module is the text that the rule compiles to, and users the module of the user; empty for a rule
+	// module is the text that the rule compiles to, and users the module of the user with what it imports; empty for a rule
 	// without a module.
 	module, users string
+	imported      []spec.Part
 }
 
 func (v *verb) run(ctx context.Context, paths []string) error {
@@ -95,13 +98,16 @@ func (v *verb) run(ctx context.Context, paths []string) error {
 		if r.users != "" {
 			_, _ = fmt.Fprintf(v.Out, "\n# data.rule of the rule %q:\n\n%s", r.rule, r.users)
 		}
+		for _, part := range r.imported {
+			_, _ = fmt.Fprintf(v.Out, "\n# %s:\n\n%s", part.File, part.Source)
+		}
 	}
 	return nil
 }
 
 // rendered returns the Rego of each rule, in the order of the documents.
 func (v *verb) rendered(ctx context.Context, engine *opa.Engine, documents []manifests.Document) ([]rendered, error) {
-	shared := map[string]*appsv1alpha1.PodTransitionPolicy{}
+	shared := imports.Policies{}
 	for _, document := range documents {
 		if policy, ok := document.Object.(*appsv1alpha1.PodTransitionPolicy); ok {
 			shared[policy.Name] = policy
@@ -128,7 +134,8 @@ func (v *verb) rendered(ctx context.Context, engine *opa.Engine, documents []man
 			}
 			made := rendered{id: id, rule: entry.Name, module: text}
 			if module.Custom != nil {
-				made.users = strings.TrimSuffix(module.Custom.Source, "\n") + "\n"
+				made.users, made.imported = spec.Split(module.Custom.Source)
+				made.users = strings.TrimSuffix(made.users, "\n") + "\n"
 			}
 			all = append(all, made)
 		}
@@ -141,6 +148,9 @@ func (v *verb) write(rules []rendered) error {
 	for _, r := range rules {
 		folder := filepath.Join(v.folder, r.id.Namespace+"."+r.id.Name+"."+r.rule)
 		files := map[string]string{"decision.rego": r.module, "rule.rego": r.users}
+		for _, part := range r.imported {
+			files[part.File] = part.Source
+		}
 		for name, text := range files {
 			if text == "" {
 				continue

@@ -17,6 +17,7 @@ import (
 	"github.com/podops-dev/podops/pkg/decisionlog"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/rule/imports"
 	"github.com/podops-dev/podops/pkg/rule/spec"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
@@ -148,7 +149,7 @@ func (v *verb) modules(ctx context.Context, engine *opa.Engine) (map[string]spec
 	if err != nil {
 		return nil, err
 	}
-	shared := map[string]*appsv1alpha1.PodTransitionPolicy{}
+	shared := imports.Policies{}
 	for _, document := range documents {
 		if policy, ok := document.Object.(*appsv1alpha1.PodTransitionPolicy); ok {
 			shared[policy.Name] = policy

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/rule/imports"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/manifests"
 )
@@ -19,7 +20,7 @@ import (
 // objects of a cluster.
 type objects struct {
 	namespace   string
-	policies    map[string]*appsv1alpha1.PodTransitionPolicy
+	policies    imports.Policies
 	rules       []*appsv1alpha1.PodTransitionRule
 	deployments []*appsv1.Deployment
 	sets        []*appsv1.StatefulSet
@@ -28,7 +29,7 @@ type objects struct {
 var _ client.Reader = &objects{}
 
 func newObjects(documents []manifests.Document, namespace string) *objects {
-	o := &objects{namespace: namespace, policies: map[string]*appsv1alpha1.PodTransitionPolicy{}}
+	o := &objects{namespace: namespace, policies: imports.Policies{}}
 	for _, document := range documents {
 		switch object := document.Object.(type) {
 		case *appsv1alpha1.PodTransitionPolicy:
@@ -58,12 +59,16 @@ func (o *objects) Get(_ context.Context, key client.ObjectKey, object client.Obj
 	return nil
 }
 
-// List implements client.Reader for the PodTransitionRules and Deployments of a namespace.
+// List implements client.Reader for PodTransitionPolicies, and for the PodTransitionRules and Deployments of a namespace.
 func (o *objects) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
 	read := client.ListOptions{}
 	read.ApplyOptions(options)
 	namespace := cmp.Or(read.Namespace, o.namespace)
 	switch into := list.(type) {
+	case *appsv1alpha1.PodTransitionPolicyList:
+		for _, policy := range o.policies {
+			into.Items = append(into.Items, *policy)
+		}
 	case *appsv1alpha1.PodTransitionRuleList:
 		for _, rule := range o.rules {
 			if cmp.Or(rule.Namespace, o.namespace) == namespace {
@@ -77,7 +82,7 @@ func (o *objects) List(_ context.Context, list client.ObjectList, options ...cli
 			}
 		}
 	default:
-		return fmt.Errorf("listing a %T: files are read for PodTransitionRules and Deployments only", list)
+		return fmt.Errorf("listing a %T: files are read for PodTransitionRules, PodTransitionPolicies and Deployments only", list)
 	}
 	return nil
 }

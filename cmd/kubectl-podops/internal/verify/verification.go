@@ -15,6 +15,7 @@ import (
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/opa/absence"
 	"github.com/podops-dev/podops/pkg/operator/admission"
+	"github.com/podops-dev/podops/pkg/rule/imports"
 	"github.com/podops-dev/podops/pkg/rule/lint"
 	"github.com/podops-dev/podops/pkg/rule/parameters"
 	"github.com/podops-dev/podops/pkg/rule/spec"
@@ -95,7 +96,7 @@ func (v *verification) review(ctx context.Context, raw []byte) error {
 		if err := json.Unmarshal(raw, object); err != nil {
 			return err
 		}
-		if custom, ok := policyModule(object); ok {
+		if custom, ok := policyModule(object, v.objects.policies); ok {
 			return v.module(ctx, "spec.module", custom)
 		}
 	}
@@ -111,14 +112,18 @@ func rulesModule(rego *appsv1alpha1.RegoRule) spec.Custom {
 	return custom
 }
 
-// policyModule returns the module of a policy, with an example of its parameters, if its schema is valid.
-func policyModule(object *appsv1alpha1.PodTransitionPolicy) (custom spec.Custom, ok bool) {
-	custom = spec.Custom{Source: object.Spec.Module, Policy: object.Name}
+// policyModule returns the module of a policy and what it imports, with an example of its parameters, if its schema and its imports
+// are valid.
+func policyModule(object *appsv1alpha1.PodTransitionPolicy, known imports.Policies) (custom spec.Custom, ok bool) {
+	source, err := known.Source(object)
+	if err != nil {
+		return custom, false // the webhooks have reported it
+	}
+	custom = spec.Custom{Source: source, Policy: object.Name}
 	schema, errs := parameters.Parse(object.Spec.Parameters, field.NewPath("spec", "parameters"))
 	if len(errs) > 0 {
 		return custom, false // the webhooks have reported it
 	}
-	var err error
 	if custom.Parameters, err = schema.Example(); err != nil {
 		return custom, false
 	}
@@ -204,7 +209,7 @@ func (v *verification) addAnswer(answer admission.Answer) {
 		}
 		id := "admission-warning"
 		switch {
-		case strings.HasSuffix(field, "policyRef.name"):
+		case strings.HasSuffix(field, "policyRef.name"), field == "spec.imports":
 			id = "policy-not-found"
 		case strings.Contains(field, ".conditions["), strings.HasSuffix(field, "minAvailableValue"), strings.HasSuffix(field, "rego.parameters"):
 			continue // lint and hints report it
@@ -268,7 +273,10 @@ func (v *verification) add(id, field, message string) {
 func (v *verification) addProblem(id, field string, problem opa.Problem) {
 	v.add(id, field, problem.Message)
 	at := &v.findings[len(v.findings)-1]
-	if problem.Row > 0 {
+	switch {
+	case problem.File != "":
+		at.Message = fmt.Sprintf("%s (%s, row %d, column %d)", at.Message, problem.File, problem.Row, problem.Column)
+	case problem.Row > 0:
 		if offset, block := v.document.BlockAt(field); block {
 			at.Line, at.Column = at.Line+problem.Row, problem.Column+offset
 		}
