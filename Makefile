@@ -273,6 +273,9 @@ test-policies: $(TOOLS)/opa ## Format, check and test the Rego with the opa comm
 	$(TOOLS)/opa check --strict --capabilities policies/capabilities.json policies
 	$(TOOLS)/opa check --strict --capabilities policies/capabilities.json --schema policies/schema/input.json policies/examples
 	$(TOOLS)/opa test --capabilities policies/capabilities.json policies
+	$(TOOLS)/opa fmt --list --fail examples/sharing
+	$(TOOLS)/opa check --strict --capabilities policies/capabilities.json --schema policies/schema/input.json --ignore '*.yaml' examples/sharing
+	$(TOOLS)/opa test --capabilities policies/capabilities.json --ignore '*.yaml' examples/sharing
 
 .PHONY: test-integration
 test-integration: kube bin/kubectl-podops ## Run the tests against a real API server.

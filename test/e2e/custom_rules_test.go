@@ -2,6 +2,8 @@ package e2e_test
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -119,6 +121,84 @@ reason := sprintf("%s has not been tested", [input.pod.name])`))
 		By("evaluating its rules again when it is edited")
 		p.patch(ctx, policy, `{"spec":{"module":%q}}`, "package rule\n\nallow if not input.parameters.open")
 		Eventually(ctx, p.list).Should(HaveEach(expect.BeOperable("updater")))
+	})
+
+	It("uses the libraries and the data that its PodTransitionPolicy imports", Label(mainStories), func(ctx context.Context) {
+		library, data := p.namespace+"-zones", p.namespace+"-allowed"
+		policy := &appsv1alpha1.PodTransitionPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: p.namespace + "-zoned"},
+			Spec: appsv1alpha1.PodTransitionPolicySpec{Imports: []string{library, data}, Module: fmt.Sprintf(`package rule
+
+import data.config[%q] as allowed
+import data.lib[%q] as zones
+
+allow if zones.zone(input.pod) in allowed.zones
+
+reason := sprintf("zone %%s is closed", [zones.zone(input.pod)])
+`, data, library)},
+		}
+		shared := func(name, spec string) *appsv1alpha1.PodTransitionPolicy {
+			made := &appsv1alpha1.PodTransitionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			Expect(json.Unmarshal([]byte(spec), &made.Spec)).To(Succeed())
+			return made
+		}
+		zones := shared(library, fmt.Sprintf(`{"module": "package lib[\"%s\"]\n\nzone(pod) := pod.labels.zone\n"}`, library))
+		allowed := shared(data, `{"data": {"zones": ["b"]}}`)
+		DeferCleanup(func(ctx context.Context) {
+			Expect(p.admin.DeleteAllOf(ctx, &appsv1alpha1.PodTransitionRule{}, client.InNamespace(p.namespace))).To(Succeed())
+			for _, one := range []*appsv1alpha1.PodTransitionPolicy{policy, zones, allowed} {
+				Eventually(ctx, func(ctx context.Context) error { return client.IgnoreNotFound(p.admin.Delete(ctx, one)) }).Should(Succeed())
+			}
+		})
+		status := func(name string) func(context.Context) (appsv1alpha1.PodTransitionPolicyStatus, error) {
+			return func(ctx context.Context) (appsv1alpha1.PodTransitionPolicyStatus, error) {
+				stored := &appsv1alpha1.PodTransitionPolicy{}
+				err := p.admin.Get(ctx, client.ObjectKey{Name: name}, stored)
+				return stored.Status, err
+			}
+		}
+		ready := func(status metav1.ConditionStatus, reason string) OmegaMatcher {
+			return HaveField("Conditions", ContainElement(And(HaveField("Type", "Ready"), HaveField("Status", status), HaveField("Reason", reason))))
+		}
+		waits := func(reason, message string) OmegaMatcher {
+			return HaveField("Status.Blocked", ConsistOf(And(HaveField("Reason", reason), HaveField("Message", ContainSubstring(message)))))
+		}
+
+		By("withholding pods while an import does not exist")
+		Expect(p.admin.Create(ctx, policy)).To(Succeed())
+		p.rule(ctx, policyRule("zoned", policy.Name, ""))
+		p.pods(ctx, 2, nil)
+		p.label(ctx, p.get(ctx, "web-00"), "zone", "a")
+		p.begin(ctx, p.get(ctx, "web-00"), "updater", "update")
+		Eventually(ctx, p.seeingRule("web")).Should(waits("PolicyNotFound", "which does not exist"))
+		Eventually(ctx, status(policy.Name)).Should(ready(metav1.ConditionFalse, "PolicyNotFound"))
+
+		By("evaluating it once both exist")
+		Expect(p.admin.Create(ctx, zones)).To(Succeed())
+		Expect(p.admin.Create(ctx, allowed)).To(Succeed())
+		Eventually(ctx, p.seeingRule("web")).Should(waits("NotAllowed", "zone a is closed"))
+		Eventually(ctx, status(policy.Name)).Should(ready(metav1.ConditionTrue, "Compiled"))
+		Eventually(ctx, status(library)).Should(And(ready(metav1.ConditionTrue, "Compiled"), HaveField("UserCount", int32(1))))
+
+		By("rejecting a delete, and an edit with which it would not compile")
+		Expect(p.admin.Delete(ctx, zones)).To(MatchError(ContainSubstring("is imported by " + policy.Name)))
+		edited := zones.DeepCopy()
+		edited.Spec.Module = strings.Replace(zones.Spec.Module, "zone(pod)", "zone_of(pod)", 1)
+		Expect(p.admin.Patch(ctx, edited, client.MergeFrom(zones))).To(MatchError(And(ContainSubstring("would no longer compile: "+policy.Name), ContainSubstring("undefined function"))))
+
+		By("evaluating its rules again when data that it imports is edited")
+		p.patch(ctx, allowed, `{"spec":{"data":{"zones":["a","b"]}}}`)
+		Eventually(ctx, p.seeing("web-00")).Should(expect.BeOperable("updater"))
+
+		By("withholding pods again when an import is deleted all the same")
+		p.patch(ctx, allowed, `{"metadata":{"annotations":{%q:"true"}}}`, appsv1alpha1.IgnoreUsersAnnotationKey)
+		Expect(p.admin.Delete(ctx, allowed)).To(Succeed())
+		p.begin(ctx, p.get(ctx, "web-01"), "updater", "update")
+		Eventually(ctx, p.seeingRule("web")).Should(waits("PolicyNotFound", data))
+		p.label(ctx, p.get(ctx, "web-01"), "zone", "b")
+		allowed = shared(data, `{"data": {"zones": ["b"]}}`)
+		Expect(p.admin.Create(ctx, allowed)).To(Succeed())
+		Eventually(ctx, p.seeing("web-01")).Should(expect.BeOperable("updater"))
 	})
 
 	DescribeTable("is rejected with the location of the error",
