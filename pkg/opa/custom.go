@@ -86,6 +86,14 @@ func read(from rule.Environment, needs Needs, requests []rule.Request) rule.Envi
 			}
 		}
 	}
+	if needs.Node {
+		kept.Nodes = map[string]*rule.Node{}
+		for _, request := range requests {
+			if node, known := from.Nodes[request.Pod.Node]; known {
+				kept.Nodes[request.Pod.Node] = node
+			}
+		}
+	}
 	return kept
 }
 

@@ -51,9 +51,9 @@ func detailFields(details rule.PodDetails) [][2]*ast.Term {
 var errUnknownDetails = errors.New("its containers are not known, and the module names a field that is made of them")
 
 // withFacts returns the requests that a module can be evaluated for, and sets the verdicts of the others: what it reads of
-// pods and of the owner must be known.
+// pods, of the owner and of the node must be known.
 func (p *Program) withFacts(from rule.Environment, requests []rule.Request, verdicts map[string]rule.Verdict) []rule.Request {
-	if !p.info.Needs.Details && !p.info.Needs.Owner {
+	if !p.info.Needs.Details && !p.info.Needs.Owner && !p.info.Needs.Node {
 		return requests
 	}
 	unknown := func(pod *rule.PodFact) bool { return p.info.Needs.Details && pod.Details.Unknown }
@@ -72,6 +72,8 @@ func (p *Program) withFacts(from rule.Environment, requests []rule.Request, verd
 			verdicts[request.Key()] = p.failed(fmt.Errorf("pod %s: %w", other.Name, errUnknownDetails))
 		case p.info.Needs.Owner && owner.UID != "" && !counted:
 			verdicts[request.Key()] = p.failed(fmt.Errorf("the desired number of %s %s is not known, and the module reads input.owner", owner.Kind, owner.Name))
+		case p.info.Needs.Node && pod.Node != "" && from.Nodes[pod.Node] == nil:
+			verdicts[request.Key()] = p.failed(fmt.Errorf("node %s is not known, and the module reads input.node", pod.Node))
 		default:
 			known = append(known, request)
 		}
@@ -91,6 +93,8 @@ func checkRecorded(input ast.Value, needs Needs) error {
 		return errors.New("the input was recorded without images, resources, restarts, conditions and times of pods, and the module reads one of them")
 	case needs.Owner && lacks(fieldNames["owner"]):
 		return errors.New("the input was recorded without input.owner, and the module reads it")
+	case needs.Node && lacks(fieldNames["node"]):
+		return errors.New("the input was recorded without input.node, and the module reads it")
 	default:
 		return nil
 	}

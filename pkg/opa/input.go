@@ -61,8 +61,8 @@ func taskTerm(task rule.Task) *ast.Term {
 	)
 }
 
-// customInput returns the input of a user's module: every field of policies/schema/input.json, and the owner for a module
-// that reads it.
+// customInput returns the input of a user's module: every field of policies/schema/input.json, and the owner and the node for a
+// module that reads them.
 func (f *termCache) customInput(rule, parameters *ast.Term, env env, request rule.Request) ast.Value {
 	fields := [][2]*ast.Term{
 		named("stage", ast.StringTerm(string(request.Stage))),
@@ -83,6 +83,9 @@ func (f *termCache) customInput(rule, parameters *ast.Term, env env, request rul
 	}
 	if env.workloads != nil {
 		fields = append(fields, named("owner", env.owner(request.Pod.Owner)))
+	}
+	if env.nodes != nil {
+		fields = append(fields, named("node", env.node(request.Pod.Node)))
 	}
 	input := ast.NewObject(fields...)
 	input.Keys() // sorts the keys of the input; the keys of its parts are sorted

@@ -84,7 +84,7 @@ func TestInspect(t *testing.T) {
 }
 
 func everything() opa.Needs {
-	return opa.Needs{Counts: true, Now: true, Pods: true, Permits: true, Namespace: true, Owner: true}
+	return opa.Needs{Counts: true, Now: true, Pods: true, Permits: true, Namespace: true, Owner: true, Node: true}
 }
 
 func TestInspectRejects(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podops-dev/podops/pkg/rule"
@@ -44,7 +45,7 @@ var fieldNames = func() map[string]*ast.Term {
 		"desired", "digest", "id", "images", "kind", "labels", "limits", "name", "namespace", "node", "now", "operation", "owner", "parameters", "paused", "permits",
 		"permitted", "pod", "pods", "ready", "ready_since", "reason", "registry", "repository", "requests", "reserved", "resources", "restarts",
 		"retry_due", "revision", "rule", "selected", "since", "skip_rules", "stage", "started", "state", "status", "tag", "task", "text", "type", "uid",
-		"value",
+		"unschedulable", "value", "zone",
 	} {
 		terms[name] = ast.StringTerm(name)
 	}
@@ -192,6 +193,9 @@ type env struct {
 	// workloads are the known workloads; nil for a module that does not read the owner.
 	workloads map[types.UID]rule.Workload
 
+	// nodes are the known nodes; nil for a module that does not read the node.
+	nodes map[string]*rule.Node
+
 	// details reports whether pods have their details.
 	details bool
 }
@@ -224,6 +228,9 @@ func (f *termCache) env(from rule.Environment, needs Needs) env {
 	if made.workloads = from.Workloads; needs.Owner && made.workloads == nil {
 		made.workloads = map[types.UID]rule.Workload{}
 	}
+	if made.nodes = from.Nodes; needs.Node && made.nodes == nil {
+		made.nodes = map[string]*rule.Node{}
+	}
 	if needs.Pods {
 		made.pods = make([]podTerm, 0, len(from.Pods))
 		for _, pod := range from.Pods {
@@ -248,6 +255,18 @@ func (a env) owner(owner rule.Owner) *ast.Term {
 		named("revision", ast.StringTerm(workload.Revision)),
 		named("paused", ast.InternedTerm(workload.Paused)),
 	)...))
+}
+
+// node returns the node of a pod, which is known; all fields are empty for a pod that is bound to none.
+func (a env) node(name string) *ast.Term {
+	node := cmp.Or(a.nodes[name], &rule.Node{})
+	return sorted(ast.ObjectTerm(
+		named("name", ast.StringTerm(name)),
+		named("labels", stringsTerm(node.Labels)),
+		named("zone", ast.StringTerm(node.Labels[corev1.LabelTopologyZone])),
+		named("unschedulable", ast.InternedTerm(node.Unschedulable)),
+		named("conditions", stringsTerm(node.Conditions)),
+	))
 }
 
 // others returns all pods except the pod with the UID.

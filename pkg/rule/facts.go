@@ -88,6 +88,15 @@ type Workload struct {
 	Paused bool
 }
 
+// Node is what rules read of a node besides its name.
+type Node struct {
+	Labels        map[string]string
+	Unschedulable bool
+
+	// Conditions are the statuses of its conditions by type, such as Ready: "True".
+	Conditions map[string]string
+}
+
 // Revision is the revision of a workload that a pod was made from.
 type Revision struct {
 	// Current is the hash of the pod template: the label pod-template-hash or
@@ -266,4 +275,7 @@ type Environment struct {
 
 	// Workloads are the workloads with known numbers, by UID: those of PodFact.Owner.
 	Workloads map[types.UID]Workload
+
+	// Nodes are the known nodes of pods that wait, by name. A node is not modified: another pointer is another state.
+	Nodes map[string]*Node
 }

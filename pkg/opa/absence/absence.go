@@ -113,6 +113,7 @@ func newSearch(ctx context.Context, engine *opa.Engine, custom spec.Custom) (*se
 		engine: engine, module: spec.Module{Kind: rule.KindRego, Stage: appsv1alpha1.StagePreCheck, Enforcement: appsv1alpha1.EnforcementEnforce, Custom: &custom},
 		facts: optionalFacts(keys), values: values[:min(len(values), maxValues)],
 		random: rand.New(rand.NewPCG(1, 2)), found: map[fact]Finding{}, comparesWithEmpty: slices.Contains(values, ""),
+		cordons: slices.Contains(constants.Keys, "unschedulable"),
 	}, nil
 }
 
@@ -124,6 +125,9 @@ type search struct {
 	values []string
 	random *rand.Rand
 	found  map[fact]Finding
+
+	// cordons is true for a module that reads input.node.unschedulable.
+	cordons bool
 
 	// comparesWithEmpty is true for a module that names the empty text.
 	comparesWithEmpty bool

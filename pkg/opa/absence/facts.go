@@ -22,11 +22,13 @@ func (f fact) String() string {
 	return fmt.Sprintf("input.%s[%q]", f.object, f.key)
 }
 
-// isField reports whether the fact is always there: it is empty for a pod without an owner, or without a node.
+// isField reports whether the fact is always there: it is empty for a pod without an owner or a node, or for a node without a zone.
 func (f fact) isField() bool { return slices.Contains(fields(), f) }
 
 // fields returns the optional facts that are fields.
-func fields() []fact { return []fact{{"pod", "node"}, {"pod.owner", "kind"}, {"pod.owner", "name"}} }
+func fields() []fact {
+	return []fact{{"pod", "node"}, {"pod.owner", "kind"}, {"pod.owner", "name"}, {"node", "zone"}}
+}
 
 // Form is how a pod lacks a fact, as a preposition before it.
 type Form string
@@ -57,6 +59,8 @@ const (
 	podConditions   = "pod.conditions"
 	podRequests     = "pod.resources[0].requests"
 	podLimits       = "pod.resources[0].limits"
+	nodeLabels      = "node.labels"
+	nodeConditions  = "node.conditions"
 )
 
 // optionalFacts returns the facts that a module with these constant keys can read.
@@ -68,6 +72,9 @@ func optionalFacts(keys []string) []fact {
 		if slices.Contains(keys, object[strings.LastIndex(object, ".")+1:]) {
 			objects = append(objects, object)
 		}
+	}
+	if slices.Contains(keys, "node") {
+		objects = append(objects, nodeLabels, nodeConditions)
 	}
 	for _, one := range fields() {
 		if slices.Contains(keys, one.key) {
@@ -129,7 +136,7 @@ func fieldNames() map[string]bool {
 	names := map[string]bool{}
 	for _, name := range []string{"pod", "labels", "annotations", "namespace", "parameters", "operation", "pods", "counts", "permits", "rule", "now", "stage",
 		"images", "resources", "restarts", "conditions", "requests", "limits", "container", "registry", "repository", "tag", "digest", "value", "text",
-		"status", "reason", "since"} {
+		"status", "reason", "since", "node", "zone", "unschedulable"} {
 		names[name] = true
 	}
 	return names
@@ -145,6 +152,7 @@ type facts struct {
 	age       int64
 	available bool
 	paused    bool
+	cordoned  bool
 	others    int
 
 	// given is the input that the optional facts are those of, if it was not made here.
@@ -190,6 +198,7 @@ func simplifications(optional []fact) []func(facts) facts {
 		func(f facts) facts { f.available = usual.available; return f },
 		func(f facts) facts { f.others = usual.others; return f },
 		func(f facts) facts { f.paused = usual.paused; return f },
+		func(f facts) facts { f.cordoned = usual.cordoned; return f },
 	}
 	for _, one := range optional {
 		made = append(made, func(f facts) facts { return f.without(one) })
@@ -209,6 +218,7 @@ func (f facts) described() []string {
 		{"input.namespace.name", f.namespace, usual.namespace}, {"input.pod.owner.kind", f.owner, usual.owner},
 		{"the age of the pod in seconds", f.age, usual.age}, {"input.pod.available", f.available, usual.available},
 		{"the number of other pods", f.others, usual.others}, {"input.owner.paused", f.paused, usual.paused},
+		{"input.node.unschedulable", f.cordoned, usual.cordoned},
 	} {
 		if one.value != one.with {
 			unusual = append(unusual, fmt.Sprintf("%s %v", one.path, one.value))
@@ -226,7 +236,7 @@ func (s *search) draw() facts {
 	drawn := facts{
 		optional: map[fact]string{}, operation: s.value("delete"), cause: pick(s, "", "Rollout", "ScaleIn"), namespace: s.value("shop"),
 		owner: s.value("Deployment"), age: pick(s, int64(1), 600, 86400, 30*86400), available: s.random.IntN(4) > 0, others: s.random.IntN(4),
-		paused: s.random.IntN(4) == 0,
+		paused: s.random.IntN(4) == 0, cordoned: s.cordons && s.random.IntN(2) == 0,
 	}
 	for _, one := range s.facts {
 		if s.random.IntN(4) > 0 {
@@ -276,7 +286,9 @@ func (s *search) input(from facts) (json.RawMessage, error) {
 		}
 	}
 	none := func() map[string]map[string]string {
-		return map[string]map[string]string{podLabels: {}, podAnnotations: {}, namespaceLabels: {}, podConditions: {}, podRequests: {}, podLimits: {}}
+		return map[string]map[string]string{
+			podLabels: {}, podAnnotations: {}, namespaceLabels: {}, podConditions: {}, podRequests: {}, podLimits: {}, nodeLabels: {}, nodeConditions: {},
+		}
 	}
 	entries := none()
 	for one, value := range from.optional {
@@ -288,14 +300,22 @@ func (s *search) input(from facts) (json.RawMessage, error) {
 	for i := range from.others {
 		others = append(others, pod(fmt.Sprintf("web-%d", i+1), none()))
 	}
+	subject, zone := pod("web-0", entries), "zone-1"
+	if set, ok := from.optional[fact{"node", "zone"}]; ok {
+		zone = set
+	}
 	return json.Marshal(map[string]any{
 		"stage": s.module.Stage, "now": now,
 		"operation":  map[string]any{"id": "pod-delete", "type": from.operation, "cause": from.cause, "since": now - 1e9},
 		"parameters": json.RawMessage(cmp.Or(string(s.module.Custom.Parameters), "{}")),
-		"pod":        pod("web-0", entries), "pods": others,
+		"pod":        subject, "pods": others,
 		"namespace": map[string]any{"name": from.namespace, "labels": entries[namespaceLabels]},
 		"owner": map[string]any{
 			"kind": from.owner, "name": "web", "uid": "web", "desired": from.others + 1, "revision": "1", "paused": from.paused,
+		},
+		"node": map[string]any{
+			"name": subject["node"], "labels": entries[nodeLabels], "zone": zone, "unschedulable": from.cordoned,
+			"conditions": entries[nodeConditions],
 		},
 		"counts":  map[string]any{"selected": from.others + 1, "desired": from.others + 1, "available": from.others, "reserved": 0},
 		"permits": []any{}, "rule": map[string]any{"name": "rule", "stage": "PreCheck", "enforcement": "Enforce", "conditions": []string{}},

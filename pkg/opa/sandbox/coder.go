@@ -228,6 +228,14 @@ func (c *coder) environment(e *rule.Environment) {
 		str(c, &workload.Revision)
 		c.flag(&workload.Paused)
 	})
+	entries(c, &e.Nodes, func(c *coder, to **rule.Node) {
+		if c.reads {
+			*to = &rule.Node{}
+		}
+		entries(c, &(*to).Labels, str[string])
+		c.flag(&(*to).Unschedulable)
+		entries(c, &(*to).Conditions, str[string])
+	})
 }
 
 // request codes the fields of a request that users' modules read.

@@ -127,6 +127,7 @@ func environment(all []*rule.PodFact) rule.Environment {
 		Pods:   all, Committed: map[types.UID]bool{"uid-1": true},
 		Permits:   []rule.Permit{{Pod: "web-9", At: time.Unix(1700000250, 0)}},
 		Workloads: map[types.UID]rule.Workload{"1": {Desired: 5, Revision: "r1", Paused: true}},
+		Nodes:     map[string]*rule.Node{"node-1": {Labels: map[string]string{"a": "b"}, Unschedulable: true, Conditions: map[string]string{"Ready": "True"}}},
 	}
 }
 

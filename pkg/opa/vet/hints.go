@@ -99,7 +99,7 @@ func messageReads(rule *ast.Rule) []Problem {
 
 // isOptional reports whether a reference is an entry of a map of labels or annotations.
 func isOptional(ref ast.Ref) bool {
-	for _, object := range []string{"input.pod.labels", "input.pod.annotations", "input.namespace.labels"} {
+	for _, object := range []string{"input.pod.labels", "input.pod.annotations", "input.namespace.labels", "input.node.labels"} {
 		if prefix := ast.MustParseRef(object); ref.HasPrefix(prefix) && len(ref) > len(prefix) {
 			return true
 		}

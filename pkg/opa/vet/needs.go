@@ -9,7 +9,7 @@ import (
 // Needs lists the parts of the environment (rule.Environment) that a module reads on any path. A
 // module that reads the input as a whole needs all of them.
 type Needs struct {
-	Counts, Now, Pods, Permits, Namespace, Owner bool
+	Counts, Now, Pods, Permits, Namespace, Owner, Node bool
 
 	// Details are the fields of pods in DetailFields. A module that reads the input as a whole needs them if it names one.
 	Details bool
@@ -50,6 +50,7 @@ func (n Needs) with(module *ast.Module) Needs {
 		n.Permits = n.Permits || name == "permits"
 		n.Namespace = n.Namespace || name == "namespace"
 		n.Owner = n.Owner || name == "owner"
+		n.Node = n.Node || name == "node"
 		return false
 	})
 	return n
@@ -57,7 +58,7 @@ func (n Needs) with(module *ast.Module) Needs {
 
 // All returns the needs of a module that reads the input as a whole, and names a detail if n does.
 func (n Needs) All() Needs {
-	return Needs{Counts: true, Now: true, Pods: true, Permits: true, Namespace: true, Owner: true, Details: n.Details}
+	return Needs{Counts: true, Now: true, Pods: true, Permits: true, Namespace: true, Owner: true, Node: true, Details: n.Details}
 }
 
 // namesDetail reports whether a module names one of DetailFields as a constant, other than in input.rule.

@@ -10,9 +10,9 @@ package podops.lib.complete
 #   True if no fact that a module can read is missing. Undefined otherwise. There may be thousands of pods, so the
 #   fields of a document are counted, and not checked one by one: the schema allows no other fields. Each number
 #   below is the number of "required" fields of the document in policies/schema/input.json: 10 at the root, 4 in
-#   operation, 2 in namespace, 6 in owner, 4 in counts, 2 in an item of permits, 14 in $defs/pod, 3 in its owner and 2
-#   in its revision. A test of the Go package policies compares them. The owner at the root is there for modules that
-#   read it, and the 6 other fields of a pod are all there for modules that read one of them.
+#   operation, 2 in namespace, 6 in owner, 5 in node, 4 in counts, 2 in an item of permits, 14 in $defs/pod, 3 in its
+#   owner and 2 in its revision. A test of the Go package policies compares them. The owner and the node at the root are
+#   there for modules that read them, and the 6 other fields of a pod are all there for modules that read one of them.
 # scope: document
 all(facts) if {
 	_root(facts, count(facts))
@@ -24,9 +24,10 @@ all(facts) if {
 	count([1 | count(facts.permits[_]) == 2]) == count(facts.permits)
 }
 
-_root(facts, 10) if not facts.owner
-
-_root(facts, 11) if count(facts.owner) == 6
+_root(facts, fields) if fields == 10 + count([1 |
+	some name, size in {"owner": 6, "node": 5}
+	count(facts[name]) == size
+])
 
 _pods(pods, fields) if {
 	fields in {14, 20}

@@ -59,6 +59,17 @@ test_complete_with_the_owner if {
 	}
 }
 
+_node := {"name": "n", "labels": {}, "zone": "", "unschedulable": false, "conditions": {}}
+
+test_complete_with_the_node if {
+	facts := object.union(_facts, {"owner": _owner, "node": _node})
+	complete.all(facts)
+	complete.all(object.remove(facts, ["owner"]))
+	every path, _ in object.remove(_paths(facts), ["owner", "node"]) {
+		not complete.all(json.remove(facts, [path]))
+	}
+}
+
 test_not_complete_without_one_of_the_facts if {
 	every path, _ in _paths(_facts) {
 		not complete.all(json.remove(_facts, [path]))
