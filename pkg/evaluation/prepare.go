@@ -50,6 +50,16 @@ func (e *Evaluator) Prepare(
 	}
 }
 
+// NeedsNodes reports whether the module of a rule reads input.node.
+func (s Snapshot) NeedsNodes() bool {
+	for _, rules := range s.prepared {
+		if slices.ContainsFunc(rules, func(p *preparedRule) bool { return p.needs().Node }) {
+			return true
+		}
+	}
+	return false
+}
+
 // WithMissing returns the snapshot with the pods counted as desired that workloads miss, and with the delay after
 // which a count changes.
 func (s Snapshot) WithMissing(state *State, now time.Time) Snapshot {
@@ -156,7 +166,7 @@ func (e *Evaluator) prepare(
 func newEnvironment(snapshot Snapshot, view podindex.RuleView, now time.Time) rule.Environment {
 	env := rule.Environment{
 		Now: now, Namespace: rule.Namespace{Name: snapshot.Namespace, Labels: snapshot.NamespaceLabels},
-		Counts: view.Counts, Pods: view.Pods, Permits: view.Permits, Workloads: snapshot.Workloads,
+		Counts: view.Counts, Pods: view.Pods, Permits: view.Permits, Workloads: snapshot.Workloads, Nodes: snapshot.Nodes,
 	}
 	if len(view.Live) > 0 {
 		env.Committed = map[types.UID]bool{}

@@ -26,6 +26,7 @@ type Recollection struct {
 	counts    rule.Counts
 	namespace rule.Namespace
 	workloads map[types.UID]rule.Workload
+	nodes     map[string]*rule.Node
 
 	// details reports whether the rule reads the details of pods.
 	details bool
@@ -66,7 +67,7 @@ type note struct {
 // scope lists the inputs of a verdict besides the pod and the operation. A verdict with the zero value is valid as
 // long as the pod does not change.
 type scope struct {
-	counts, namespace, owner bool
+	counts, namespace, owner, node bool
 
 	// details means that the verdict depends on the details of the pod as well.
 	details bool
@@ -79,7 +80,7 @@ type scope struct {
 func newScope(program Program) scope {
 	needs := program.Needs()
 	return scope{
-		counts: program.VerdictsNeedCounts(), namespace: needs.Namespace, owner: needs.Owner, details: needs.Details,
+		counts: program.VerdictsNeedCounts(), namespace: needs.Namespace, owner: needs.Owner, node: needs.Node, details: needs.Details,
 		always: needs.Now || needs.Pods || needs.Permits,
 	}
 }
@@ -110,7 +111,7 @@ func (r *Recollection) open(reads scope, fallback bool, env rule.Environment, re
 	all := reads.always || r.differs(reads, env)
 	r.details = reads.details
 	r.align(requests, version)
-	r.counts, r.namespace, r.workloads = env.Counts, env.Namespace, env.Workloads
+	r.counts, r.namespace, r.workloads, r.nodes = env.Counts, env.Namespace, env.Workloads, env.Nodes
 	if r.ofFallback != fallback {
 		for i := range r.notes {
 			r.notes[i].known = false
@@ -132,7 +133,7 @@ func (r *Recollection) open(reads scope, fallback bool, env rule.Environment, re
 // differs reports whether a part of the environment that the rule reads has changed since its last round.
 func (r *Recollection) differs(reads scope, env rule.Environment) bool {
 	return reads.counts && r.counts != env.Counts || reads.namespace && !sameNamespace(r.namespace, env.Namespace) ||
-		reads.owner && !maps.Equal(r.workloads, env.Workloads)
+		reads.owner && !maps.Equal(r.workloads, env.Workloads) || reads.node && !maps.Equal(r.nodes, env.Nodes)
 }
 
 // align keeps the verdicts and notes of these requests, and forgets all others.

@@ -96,6 +96,8 @@ func TestEvaluatesAgainWhen(t *testing.T) {
 	space := rule.Environment{Namespace: rule.Namespace{Name: "shop", Labels: map[string]string{"alert": "no"}}}
 	alert := rule.Environment{Namespace: rule.Namespace{Name: "shop", Labels: map[string]string{"alert": "yes"}}}
 	paused := rule.Environment{Workloads: map[types.UID]rule.Workload{"d": {Paused: true}}}
+	node := &rule.Node{}
+	cordoned := rule.Environment{Nodes: map[string]*rule.Node{"n": {Unschedulable: true}}}
 	late := request("a", "1")
 	late.Attempt = "2"
 	other := request("a", "1")
@@ -109,19 +111,25 @@ func TestEvaluatesAgainWhen(t *testing.T) {
 		verdict       rule.Verdict
 		evaluated     bool
 	}{
-		"nothing has changed":                               {again: request("a", "1")},
-		"the pod has":                                       {again: request("a", "2"), evaluated: true},
-		"the pod has no version to go by":                   {again: request("a", ""), evaluated: true},
-		"the operation has another type":                    {again: other, evaluated: true},
-		"it began to wait again":                            {again: late, evaluated: true},
-		"its task has moved on":                             {again: called, evaluated: true},
-		"counts changed that do not matter":                 {again: request("a", "1"), second: counts},
-		"counts changed that matter":                        {again: request("a", "1"), second: counts, needs: opa.Needs{Counts: true}, evaluated: true},
-		"counts that matter did not":                        {again: request("a", "1"), first: counts, second: counts, needs: opa.Needs{Counts: true}},
-		"labels of the namespace changed that matter":       {again: request("a", "1"), first: space, second: alert, needs: opa.Needs{Namespace: true}, evaluated: true},
-		"labels of the namespace changed that do not":       {again: request("a", "1"), first: space, second: alert},
-		"the owner changed that matters":                    {again: request("a", "1"), second: paused, needs: opa.Needs{Owner: true}, evaluated: true},
-		"the owner changed that does not":                   {again: request("a", "1"), second: paused},
+		"nothing has changed":                         {again: request("a", "1")},
+		"the pod has":                                 {again: request("a", "2"), evaluated: true},
+		"the pod has no version to go by":             {again: request("a", ""), evaluated: true},
+		"the operation has another type":              {again: other, evaluated: true},
+		"it began to wait again":                      {again: late, evaluated: true},
+		"its task has moved on":                       {again: called, evaluated: true},
+		"counts changed that do not matter":           {again: request("a", "1"), second: counts},
+		"counts changed that matter":                  {again: request("a", "1"), second: counts, needs: opa.Needs{Counts: true}, evaluated: true},
+		"counts that matter did not":                  {again: request("a", "1"), first: counts, second: counts, needs: opa.Needs{Counts: true}},
+		"labels of the namespace changed that matter": {again: request("a", "1"), first: space, second: alert, needs: opa.Needs{Namespace: true}, evaluated: true},
+		"labels of the namespace changed that do not": {again: request("a", "1"), first: space, second: alert},
+		"the owner changed that matters":              {again: request("a", "1"), second: paused, needs: opa.Needs{Owner: true}, evaluated: true},
+		"the owner changed that does not":             {again: request("a", "1"), second: paused},
+		"the node changed that matters":               {again: request("a", "1"), second: cordoned, needs: opa.Needs{Node: true}, evaluated: true},
+		"the node changed that does not":              {again: request("a", "1"), second: cordoned},
+		"the node is the same": {
+			again: request("a", "1"), first: rule.Environment{Nodes: map[string]*rule.Node{"n": node}},
+			second: rule.Environment{Nodes: map[string]*rule.Node{"n": node}}, needs: opa.Needs{Node: true},
+		},
 		"the verdict depends on the time":                   {again: request("a", "1"), needs: opa.Needs{Now: true}, evaluated: true},
 		"the rule could not be evaluated":                   {again: request("a", "1"), verdict: rule.Verdict{Code: rule.CodeEvaluationFailed}, evaluated: true},
 		"the rule was too slow":                             {again: request("a", "1"), verdict: rule.Verdict{Code: rule.CodeTimeout}, evaluated: true},

@@ -290,10 +290,24 @@ func cacheOptions(options Options) cache.Options {
 		byObject[workload] = cache.ByObject{Transform: slimWorkload}
 	}
 	byObject[&policyv1.PodDisruptionBudget{}] = cache.ByObject{Transform: slimDisruptionBudget}
+	byObject[&corev1.Node{}] = cache.ByObject{Transform: slimNode}
 	for _, bounded := range []client.Object{&appsv1alpha1.PodTransitionRule{}, &appsv1alpha1.PodTransitionPolicy{}} {
 		byObject[bounded] = cache.ByObject{Transform: objectbounds.Load}
 	}
 	return cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: byObject}
+}
+
+// slimNode keeps what rules read of a node: podindex.NodeOf.
+func slimNode(object any) (any, error) {
+	if node, ok := object.(*corev1.Node); ok {
+		slim := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels}}
+		slim.Spec.Unschedulable = node.Spec.Unschedulable
+		for _, condition := range node.Status.Conditions {
+			slim.Status.Conditions = append(slim.Status.Conditions, corev1.NodeCondition{Type: condition.Type, Status: condition.Status})
+		}
+		return slim, nil
+	}
+	return object, nil
 }
 
 // controlled selects the controlled pods.

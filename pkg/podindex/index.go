@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/rule/imports"
 )
 
@@ -33,6 +34,9 @@ type Index struct {
 	breakGlass map[string]string
 
 	policies imports.Policies
+
+	// nodes are the nodes of the cluster by name; empty unless SetNode is called.
+	nodes map[string]*rule.Node
 
 	// now is the time of the last Expire.
 	now time.Time
@@ -104,7 +108,7 @@ type namespace struct {
 func NewIndex(notify func(namespace string)) *Index {
 	return &Index{
 		namespaces: map[string]*namespace{}, notify: notify, labels: map[string]map[string]string{}, breakGlass: map[string]string{},
-		policies: imports.Policies{},
+		policies: imports.Policies{}, nodes: map[string]*rule.Node{},
 	}
 }
 

@@ -61,6 +61,9 @@ type Snapshot struct {
 	// Workloads are the workloads of the pods that wait, by UID, if their numbers are known. Nil when nothing waits.
 	Workloads map[types.UID]rule.Workload
 
+	// Nodes are the known nodes of the pods that wait.
+	Nodes map[string]*rule.Node
+
 	waiting *waitingList
 
 	// controllers are the controllers of the pods that wait, by UID.
@@ -224,6 +227,7 @@ func (x *Index) Snapshot(name string, pods func(*appsv1alpha1.PodTransitionRule)
 	if len(v.Waiting) > 0 {
 		v.controllers, v.Workloads = n.waitingOwners(v.Waiting)
 		v.kept = n.kept(v.Waiting)
+		v.Nodes = x.nodesOf(v.Waiting)
 	}
 	v.Disruptions = n.disruptionViews(v.versions)
 	for _, p := range n.leftover {

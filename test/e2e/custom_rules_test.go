@@ -201,6 +201,20 @@ reason := sprintf("zone %%s is closed", [zones.zone(input.pod)])
 		Eventually(ctx, p.seeing("web-01")).Should(expect.BeOperable("updater"))
 	})
 
+	It("that reads the node of a pod is evaluated again when the node changes", func(ctx context.Context) {
+		p.rule(ctx, regoRule("cordoned", `allow if input.node.unschedulable
+
+reason := sprintf("node %s is %s, and not cordoned", [input.node.name, input.node.conditions.Ready])`))
+		p.pods(ctx, 1, nil)
+		p.beginAll(ctx)
+		node := p.get(ctx, "web-00").Spec.NodeName
+		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Blocked", ConsistOf(And(
+			HaveField("Reason", "NotAllowed"), HaveField("Message", "node "+node+" is True, and not cordoned")))))
+		DeferCleanup(func(ctx context.Context) { p.kubectl(ctx, "uncordon", node) })
+		p.kubectl(ctx, "cordon", node)
+		Eventually(ctx, p.seeing("web-00")).Should(expect.BeOperable("updater"))
+	})
+
 	DescribeTable("is rejected with the location of the error",
 		func(ctx context.Context, module string, names ...string) {
 			file := filepath.Join(GinkgoT().TempDir(), "rule.yaml")

@@ -75,7 +75,7 @@ func (s *paritySpace) evalDump(ctx context.Context, flags ...string) map[string]
 		out, _ := s.kubectl(ctx, "get", kinds, "-n", s.namespace, "-o", "yaml")
 		rules += "---\n" + out
 	}
-	for _, objects := range [][]string{{"pods", "-n", s.namespace}, {"namespace", s.namespace}} {
+	for _, objects := range [][]string{{"pods", "-n", s.namespace}, {"namespace", s.namespace}, {"nodes"}} {
 		out, _ := s.kubectl(ctx, append([]string{"get", "-o", "yaml"}, objects...)...)
 		pods += "---\n" + out
 	}

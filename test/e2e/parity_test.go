@@ -70,6 +70,8 @@ func parityRules() map[string]appsv1alpha1.TransitionRule {
 		"conflict":     "allow if _value == 1\n\n_value := 1 if input.pod.name != \"\"\n\n_value := 2 if input.pod.name != \"\"",
 		"parameters":   "allow if input.pod.name in input.parameters.names\n\nreason := sprintf(\"not in %v\", [input.parameters.names])",
 		"since":        "allow if input.operation.since > input.now",
+		"node":         `allow if input.node.conditions.Ready == "True"`,
+		"no-node":      "allow if input.node.name == \"\"\n\nreason := sprintf(\"cordoned: %v\", [input.node.unschedulable])",
 		"no-owner":     `allow if input.pod.owner.kind == ""`,
 		"builtin-fail": `allow if to_number(input.pod.name) > 1`,
 	} {

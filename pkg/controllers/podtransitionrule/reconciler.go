@@ -91,6 +91,7 @@ type Caller interface {
 // Reconciler evaluates the rules of one namespace at a time, and grants permits to its pods.
 type Reconciler struct {
 	index     *podindex.Index
+	nodes     nodeWatch
 	evaluator *evaluation.Evaluator
 	pods      PodWriter
 	statuses  StatusWriter
@@ -215,6 +216,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 	snapshot, wait := r.snapshot(ctx, turn, namespace)
 	if wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	if snapshot.NeedsNodes() {
+		if err := r.nodes.begin(ctx); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
 	evaluated := r.evaluate(ctx, turn, snapshot)
 	allocated := evaluated.Allocate(ctx, turn.Turn, r.clock.Now())

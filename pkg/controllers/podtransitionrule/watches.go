@@ -64,6 +64,7 @@ func (n *Notifier) start(_ context.Context, queue workqueue.TypedRateLimitingInt
 // the pods to the index: see podindex.Index.NewInformer. It is warm before the lease is held.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, notifier *Notifier) error {
 	warm := true
+	r.nodes.informers, r.nodes.index = mgr.GetCache(), r.index
 	return builder.TypedControllerManagedBy[string](mgr).
 		Named("podtransitionrule").
 		WatchesRawSource(source.TypedFunc[string](notifier.start)).

@@ -25,6 +25,7 @@ type Objects struct {
 	Owners     []podindex.Owner
 	Namespaces []*corev1.Namespace
 	Budgets    []*policyv1.PodDisruptionBudget
+	Nodes      []*corev1.Node
 }
 
 // Add adds a copy of an object, and reports whether verdicts depend on its kind. An object without a
@@ -39,6 +40,8 @@ func (o *Objects) Add(object metav1.Object, namespace string) bool {
 		o.Pods = append(o.Pods, completed(given.DeepCopy(), "Pod", namespace))
 	case *corev1.Namespace:
 		o.Namespaces = append(o.Namespaces, completed(given.DeepCopy(), "Namespace", ""))
+	case *corev1.Node:
+		o.Nodes = append(o.Nodes, given.DeepCopy())
 	case *policyv1.PodDisruptionBudget:
 		o.Budgets = append(o.Budgets, completed(given.DeepCopy(), "PodDisruptionBudget", namespace))
 	default:
@@ -116,6 +119,9 @@ func (o *Objects) index(now time.Time) (*podindex.Index, error) {
 	}
 	for _, budget := range o.Budgets {
 		index.SetDisruptionBudget(podindex.DisruptionBudgetOf(budget))
+	}
+	for _, node := range o.Nodes {
+		index.SetNode(node.Name, podindex.NodeOf(node))
 	}
 	// As in the cache of the manager: rules do not see other pods.
 	var pods []any

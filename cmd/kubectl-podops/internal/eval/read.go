@@ -123,6 +123,7 @@ func (v *verb) readCluster(ctx context.Context, namespace string) (offline.Objec
 		{"pods", &corev1.PodList{}, []client.ListOption{in}},
 		{"podtransitionrules", &appsv1alpha1.PodTransitionRuleList{}, []client.ListOption{in}},
 		{"podtransitionpolicies", &appsv1alpha1.PodTransitionPolicyList{}, nil},
+		{"nodes", &corev1.NodeList{}, nil},
 		{"namespace", &corev1.NamespaceList{}, []client.ListOption{client.MatchingFields{metav1.ObjectNameField: namespace}}},
 		{"deployments", &appsv1.DeploymentList{}, []client.ListOption{in}},
 		{"replicasets", &appsv1.ReplicaSetList{}, []client.ListOption{in}},

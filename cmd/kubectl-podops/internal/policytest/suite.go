@@ -40,6 +40,9 @@ type suite struct {
 	// Pods are the pods of tests without pods of their own.
 	Pods []testPod `json:"pods,omitempty"`
 
+	// Nodes are the nodes of tests without nodes of their own, by name. A node of a pod that is not among them is ready, without labels.
+	Nodes map[string]testNode `json:"nodes,omitempty"`
+
 	Tests []testCase `json:"tests"`
 }
 
@@ -73,6 +76,26 @@ type testPod struct {
 	Permitted bool `json:"permitted,omitempty"`
 }
 
+// testNode is a ready node, unless its conditions differ.
+type testNode struct {
+	Labels        map[string]string `json:"labels,omitempty"`
+	Unschedulable bool              `json:"unschedulable,omitempty"`
+
+	// Conditions are statuses by type, such as {Ready: "False"}.
+	Conditions map[string]corev1.ConditionStatus `json:"conditions,omitempty"`
+}
+
+// object returns the node.
+func (n testNode) object(name string) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: n.Labels}, Spec: corev1.NodeSpec{Unschedulable: n.Unschedulable}}
+	statuses := map[string]corev1.ConditionStatus{string(corev1.NodeReady): corev1.ConditionTrue}
+	maps.Copy(statuses, n.Conditions)
+	for kind, status := range statuses {
+		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeConditionType(kind), Status: status})
+	}
+	return node
+}
+
 // testCase is one test: the verdicts on pods that wait for an operation.
 type testCase struct {
 	Name string `json:"name"`
@@ -83,6 +106,9 @@ type testCase struct {
 
 	Now  *metav1.Time `json:"now,omitempty"`
 	Pods []testPod    `json:"pods,omitempty"`
+
+	// Nodes are its nodes; default those of the suite.
+	Nodes map[string]testNode `json:"nodes,omitempty"`
 
 	// Namespace are the labels of the namespace.
 	Namespace map[string]string `json:"namespace,omitempty"`
@@ -206,7 +232,24 @@ func (s suite) objects(documents []manifests.Document, test testCase, now time.T
 		}
 		counts[pod.Owner][cmp.Or(pod.Revision, rule.RevisionNewest)]++
 	}
+	s.addNodes(&objects, test)
 	return objects, test.addWorkloads(&objects, counts, templates, now)
+}
+
+// addNodes adds the nodes of a test, and those of its pods that neither the suite nor a file has.
+func (s suite) addNodes(objects *offline.Objects, test testCase) {
+	nodes := map[string]testNode{}
+	for _, pod := range objects.Pods {
+		isGiven := func(node *corev1.Node) bool { return node.Name == pod.Spec.NodeName }
+		if pod.Spec.NodeName != "" && !slices.ContainsFunc(objects.Nodes, isGiven) {
+			nodes[pod.Spec.NodeName] = testNode{}
+		}
+	}
+	maps.Copy(nodes, s.Nodes)
+	maps.Copy(nodes, test.Nodes)
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		objects.Add(nodes[name].object(name), "")
+	}
 }
 
 // addWorkloads adds the owners of the pods.
