@@ -41,6 +41,7 @@ func BenchmarkEvaluateCustom(b *testing.B) {
 	}{
 		{name: "pod", source: "package rule\n\nallow if input.pod.labels.ready == \"true\"\n"},
 		{name: "owner", source: "package rule\n\nallow if input.owner.desired >= 0\n"},
+		{name: "node", source: "package rule\n\nallow if not input.node.unschedulable\n"},
 		{name: "details", source: "package rule\n\nallow if input.pod.restarts < 5\n"},
 		{name: "pods", pods: 1000, source: "package rule\n\nallow if {\n\tevery pod in input.pods {\n\t\tnot pod.permitted\n\t}\n}\n"},
 		{name: "details of pods", pods: 1000, source: "package rule\n\nallow if {\n\tevery pod in input.pods {\n\t\tpod.restarts < 5\n\t}\n}\n"},

@@ -1,10 +1,10 @@
 package opa
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	imageref "github.com/distribution/reference"
@@ -56,29 +56,44 @@ func (p *Program) withFacts(from rule.Environment, requests []rule.Request, verd
 	if !p.info.Needs.Details && !p.info.Needs.Owner && !p.info.Needs.Node {
 		return requests
 	}
-	unknown := func(pod *rule.PodFact) bool { return p.info.Needs.Details && pod.Details.Unknown }
-	var other *rule.PodFact
-	if at := slices.IndexFunc(from.Pods, unknown); at >= 0 && p.info.Needs.Pods {
-		other = from.Pods[at]
+	var other error // of all requests
+	if p.info.Needs.Pods {
+		for _, pod := range from.Pods {
+			if other = p.unknownDetails(pod); other != nil {
+				break
+			}
+		}
 	}
 	known := make([]rule.Request, 0, len(requests))
 	for _, request := range requests {
-		pod, owner := request.Pod, request.Pod.Owner
-		_, counted := from.Workloads[owner.UID]
-		switch {
-		case unknown(pod):
-			verdicts[request.Key()] = p.failed(fmt.Errorf("pod %s: %w", pod.Name, errUnknownDetails))
-		case other != nil:
-			verdicts[request.Key()] = p.failed(fmt.Errorf("pod %s: %w", other.Name, errUnknownDetails))
-		case p.info.Needs.Owner && owner.UID != "" && !counted:
-			verdicts[request.Key()] = p.failed(fmt.Errorf("the desired number of %s %s is not known, and the module reads input.owner", owner.Kind, owner.Name))
-		case p.info.Needs.Node && pod.Node != "" && from.Nodes[pod.Node] == nil:
-			verdicts[request.Key()] = p.failed(fmt.Errorf("node %s is not known, and the module reads input.node", pod.Node))
-		default:
-			known = append(known, request)
+		if err := cmp.Or(p.unknownDetails(request.Pod), other, p.unknownOwner(from, request.Pod.Owner), p.unknownNode(from, request.Pod.Node)); err != nil {
+			verdicts[request.Key()] = p.failed(err)
+			continue
 		}
+		known = append(known, request)
 	}
 	return known
+}
+
+func (p *Program) unknownDetails(pod *rule.PodFact) error {
+	if p.info.Needs.Details && pod.Details.Unknown {
+		return fmt.Errorf("pod %s: %w", pod.Name, errUnknownDetails)
+	}
+	return nil
+}
+
+func (p *Program) unknownOwner(from rule.Environment, owner rule.Owner) error {
+	if _, counted := from.Workloads[owner.UID]; p.info.Needs.Owner && owner.UID != "" && !counted {
+		return fmt.Errorf("the desired number of %s %s is not known, and the module reads input.owner", owner.Kind, owner.Name)
+	}
+	return nil
+}
+
+func (p *Program) unknownNode(from rule.Environment, name string) error {
+	if p.info.Needs.Node && name != "" && from.Nodes[name] == nil {
+		return fmt.Errorf("node %s is not known, and the module reads input.node", name)
+	}
+	return nil
 }
 
 // checkRecorded returns an error if a module reads what an input of a decision log does not have: it was recorded for a

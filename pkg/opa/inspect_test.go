@@ -58,6 +58,10 @@ func TestInspect(t *testing.T) {
 			source: "package rule\n\nallow if input.namespace.labels.x with input.pod.name as \"y\"\n",
 			want:   opa.Inspection{Entry: spec.EntryAllow, Needs: opa.Needs{Namespace: true}},
 		},
+		"the node, whose conditions are not those of the pod": {
+			source: "package rule\n\nallow if input.node.conditions.Ready == \"True\"\n",
+			want:   opa.Inspection{Entry: spec.EntryAllow, Needs: opa.Needs{Node: true}},
+		},
 		"the input as a whole": {
 			source: "package rule\n\nallow if object.get(input, \"now\", 0) > 3\n",
 			want:   opa.Inspection{Entry: spec.EntryAllow, Needs: everything()},

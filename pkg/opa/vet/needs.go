@@ -61,13 +61,14 @@ func (n Needs) All() Needs {
 	return Needs{Counts: true, Now: true, Pods: true, Permits: true, Namespace: true, Owner: true, Node: true, Details: n.Details}
 }
 
-// namesDetail reports whether a module names one of DetailFields as a constant, other than in input.rule.
+// namesDetail reports whether a module names one of DetailFields as a constant, other than in input.rule and input.node.
 func namesDetail(module *ast.Module) bool {
 	found := false
 	ast.WalkTerms(module, func(term *ast.Term) bool {
 		switch value := term.Value.(type) {
 		case ast.Ref:
-			return value.HasPrefix(ast.Ref{ast.InputRootDocument, ast.StringTerm("rule")})
+			return value.HasPrefix(ast.Ref{ast.InputRootDocument, ast.StringTerm("rule")}) ||
+				value.HasPrefix(ast.Ref{ast.InputRootDocument, ast.StringTerm("node")})
 		case ast.String:
 			found = found || slices.Contains(DetailFields(), string(value))
 		}

@@ -43,7 +43,7 @@ func Command(env *command.Environment) *cobra.Command {
 for each pod whether it gets its permit, and the verdict of each rule. It changes nothing.
 
 Rules come from -f, or else from the namespace in the cluster. Pods come from --pods, or else from
-the namespace in the cluster. Files may also have the workloads, Namespaces, PodDisruptionBudgets
+the namespace in the cluster. Files may also have the workloads, Nodes, Namespaces, PodDisruptionBudgets
 and PodTransitionPolicies of the pods. Rules count the pods of the input that are under PodOps, as
 the manager does. A pod of a file without a status counts as a pod that serves under PodOps.
 

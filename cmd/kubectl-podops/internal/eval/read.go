@@ -69,7 +69,8 @@ func (v *verb) read(ctx context.Context) (objects offline.Objects, now time.Time
 		if err != nil {
 			return objects, now, err
 		}
-		objects.Pods, objects.Owners, objects.Namespaces, objects.Budgets = given.Pods, given.Owners, given.Namespaces, given.Budgets
+		objects.Pods, objects.Owners, objects.Namespaces = given.Pods, given.Owners, given.Namespaces
+		objects.Budgets, objects.Nodes = given.Budgets, given.Nodes
 		objects.Replace(offline.Objects{Rules: given.Rules, Policies: given.Policies})
 	}
 	return objects, now, v.check(objects)
