@@ -25,6 +25,9 @@ func (e *Engine) compileModule(ctx context.Context, key compiledKey) (*compiled,
 		return nil, err
 	}
 	inspected := Inspection{Entry: entry, Hints: vet.Hints(modules, entry), Parameters: vet.ReadParameters(modules[vet.File])}
+	for _, module := range modules {
+		module.Comments = nil // the compiled program would hold them
+	}
 	schemas, err := vet.Schemas(e.schema, key.schema)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/cover"
 	"github.com/open-policy-agent/opa/v1/storage/inmem"
 	"github.com/open-policy-agent/opa/v1/tester"
+	"github.com/open-policy-agent/opa/v1/topdown"
 
 	"github.com/podops-dev/podops/pkg/opa/vet"
 )
@@ -55,30 +57,91 @@ type FileCoverage struct {
 }
 
 // Run runs the tests of files, by path, whose names match a regular expression; all of them if it is
-// empty. The results are sorted by file and row. It returns an error for files that do not compile.
-func Run(ctx context.Context, files map[string]string, filter string) ([]Result, Coverage, error) {
+// empty, with data as the data document. An error of a builtin fails the test, as it withholds a pod. The results are sorted by
+// file and row. It returns an error for files that do not compile, and for two modules of one package: a rule has one module.
+func Run(ctx context.Context, files map[string]string, data map[string]any, filter string) ([]Result, Coverage, error) {
 	allowed := vet.Capabilities()
-	modules := map[string]*ast.Module{}
-	for path, text := range files {
-		module, err := ast.ParseModuleWithOpts(path, text, ast.ParserOptions{Capabilities: allowed})
+	modules, packages := map[string]*ast.Module{}, map[string]string{}
+	if data == nil {
+		data = map[string]any{}
+	}
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		module, err := ast.ParseModuleWithOpts(path, files[path], ast.ParserOptions{Capabilities: allowed})
 		if err != nil {
 			return nil, Coverage{}, fmt.Errorf("parsing %s: %w", path, err)
 		}
 		modules[path] = module
+		name := module.Package.Path.String()
+		if other, twice := packages[name]; twice && !isTest(path) {
+			return nil, Coverage{}, fmt.Errorf("%s and %s have the same package, %s: a rule has one module", other, path, strings.TrimPrefix(name, "data."))
+		}
+		if !isTest(path) {
+			packages[name] = path
+		}
 	}
-	compiler := ast.NewCompiler().WithCapabilities(allowed).WithEnablePrintStatements(true)
 	lines := cover.New()
-	results, err := tester.NewRunner().SetCompiler(compiler).SetStore(inmem.New()).SetModules(modules).
-		CapturePrintOutput(true).SetTimeout(timeout).SetCoverageQueryTracer(lines).Filter(filter).RunTests(ctx, nil)
+	results, err := newRunner(modules, data).SetCoverageQueryTracer(lines).Filter(filter).RunTests(ctx, nil)
 	if err != nil {
 		return nil, Coverage{}, fmt.Errorf("compiling the tests: %w", err)
 	}
 	var all []Result
+	traced := false
 	for result := range results {
 		all = append(all, resultOf(result))
+		traced = traced || isTraced(result)
+	}
+	if traced {
+		if err := addRows(ctx, newRunner(modules, data).EnableTracing(true).Filter(filter), all); err != nil {
+			return nil, Coverage{}, err
+		}
 	}
 	slices.SortFunc(all, func(a, b Result) int { return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Row, b.Row)) })
 	return all, coverageOf(lines.Report(modules)), ctx.Err()
+}
+
+func newRunner(modules map[string]*ast.Module, data map[string]any) *tester.Runner {
+	compiler := ast.NewCompiler().WithCapabilities(vet.Capabilities()).WithEnablePrintStatements(true)
+	return tester.NewRunner().SetCompiler(compiler).SetStore(inmem.NewFromObject(data)).RaiseBuiltinErrors(true).SetModules(modules).
+		CapturePrintOutput(true).SetTimeout(timeout)
+}
+
+// maxTraced is the duration of the tests that are run again with a trace: a trace takes memory for each step.
+const maxTraced = time.Second
+
+// isTraced reports whether a test is run again, for the row at which it failed.
+func isTraced(result *tester.Result) bool {
+	return result.Fail && result.Error == nil && result.Duration < maxTraced
+}
+
+// addRows adds to the messages of failed tests the row that is not true.
+func addRows(ctx context.Context, runner *tester.Runner, all []Result) error {
+	results, err := runner.RunTests(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("tracing the tests: %w", err)
+	}
+	for result := range results {
+		row := failedRow(result.Trace)
+		at := slices.IndexFunc(all, func(one Result) bool { return one.Name == resultOf(result).Name })
+		if row != "" && at >= 0 && isTraced(result) {
+			all[at].Message = row
+		}
+	}
+	return nil
+}
+
+// failedRow returns the expression of a trace that was not true last, with its file and row; empty without one.
+func failedRow(trace []*topdown.Event) string {
+	for _, event := range slices.Backward(trace) {
+		expr, isExpr := event.Node.(*ast.Expr)
+		if event.Op != topdown.FailOp || event.QueryID == 0 || event.Location == nil || !isExpr {
+			continue
+		}
+		if _, isEvery := expr.Terms.(*ast.Every); isEvery {
+			continue // its body has failed before
+		}
+		return fmt.Sprintf("%s:%d is not true: %s", event.Location.File, event.Location.Row, event.Location.Text)
+	}
+	return ""
 }
 
 func resultOf(result *tester.Result) Result {
@@ -92,8 +155,6 @@ func resultOf(result *tester.Result) Result {
 	switch {
 	case result.Error != nil:
 		made.Message = result.Error.Error()
-	case result.FailedAt != nil && result.FailedAt.Location != nil:
-		made.Message = fmt.Sprintf("row %d is not true: %s", result.FailedAt.Location.Row, result.FailedAt.Location.Text)
 	case result.Fail:
 		made.Message = "the test is not true"
 	}

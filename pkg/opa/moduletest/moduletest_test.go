@@ -28,7 +28,7 @@ todo_test_later if false
 `
 
 func TestRunReturnsResultsAndCoverage(t *testing.T) {
-	results, coverage, err := moduletest.Run(t.Context(), map[string]string{"a.rego": module, "a_test.rego": tests}, "")
+	results, coverage, err := moduletest.Run(t.Context(), map[string]string{"a.rego": module, "a_test.rego": tests}, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,15 +53,58 @@ func TestRunReturnsResultsAndCoverage(t *testing.T) {
 
 func TestRunHasTheBuiltinsOfRulesOnly(t *testing.T) {
 	text := "package x_test\n\ntest_it if http.send({\"url\": \"http://example.com\", \"method\": \"get\"})\n"
-	_, _, err := moduletest.Run(t.Context(), map[string]string{"x_test.rego": text}, "")
+	_, _, err := moduletest.Run(t.Context(), map[string]string{"x_test.rego": text}, nil, "")
 	if err == nil || !strings.Contains(err.Error(), "undefined function http.send") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestRunFilters(t *testing.T) {
-	results, _, err := moduletest.Run(t.Context(), map[string]string{"a.rego": module, "a_test.rego": tests}, "test_approved$")
+	results, _, err := moduletest.Run(t.Context(), map[string]string{"a.rego": module, "a_test.rego": tests}, nil, "test_approved$")
 	if err != nil || len(results) != 1 || results[0].Failed {
 		t.Errorf("got %+v, %v", results, err)
+	}
+}
+
+// TestFailures shows why a test failed: the row that is not true, or the error of a builtin, which withholds a pod.
+func TestFailures(t *testing.T) {
+	const failing = `package rule.approved_test
+
+import data.rule.approved
+
+test_row if {
+	value := 1
+	value == 2
+}
+
+test_module if approved.allow with input as {"pod": {"labels": {}}}
+
+test_builtin if not to_number("500m")
+
+test_data if data.lists.teams == ["a"]
+`
+	results, _, err := moduletest.Run(t.Context(), map[string]string{"a.rego": module, "a_test.rego": failing}, map[string]any{"lists": map[string]any{"teams": []any{"a"}}}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, result := range results {
+		got = append(got, result.Message)
+	}
+	want := []string{
+		"a_test.rego:7 is not true: value == 2",
+		`a_test.rego:10 is not true: approved.allow with input as {"pod": {"labels": {}}}`,
+		`a_test.rego:12: eval_builtin_error: to_number: strconv.ParseFloat: parsing "500m": invalid syntax`,
+		"",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTwoModulesOfOnePackage(t *testing.T) {
+	_, _, err := moduletest.Run(t.Context(), map[string]string{"a.rego": module, "b.rego": module, "a_test.rego": tests}, nil, "")
+	if err == nil || !strings.Contains(err.Error(), "a.rego and b.rego have the same package, rule.approved: a rule has one module") {
+		t.Errorf("got %v", err)
 	}
 }

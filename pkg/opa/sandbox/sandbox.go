@@ -248,14 +248,15 @@ func (s *Sandbox) start() (*worker, error) {
 	return w, nil
 }
 
-// newCommand returns a command without environment, in a process group of its own.
+// newCommand returns a command in a process group of its own, without environment but TZ: the time zone Local is UTC on every
+// machine.
 func newCommand(line []string) *exec.Cmd {
 	command := exec.CommandContext(context.Background(), line[0], line[1:]...)
 	if path, err := os.Executable(); err == nil && path == line[0] && runningBinary != "" {
 		command.Path = runningBinary
 	}
 	isolate(command)
-	command.Env, command.Dir, command.WaitDelay = []string{}, "/", waitDelay
+	command.Env, command.Dir, command.WaitDelay = []string{"TZ=UTC"}, "/", waitDelay
 	return command
 }
 

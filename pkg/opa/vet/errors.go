@@ -3,6 +3,7 @@ package vet
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -63,7 +64,7 @@ func AsCompileError(err error) error {
 	}
 	problems := make([]Problem, 0, len(list))
 	for _, one := range list {
-		problem := Problem{Code: one.Code, Message: one.Message + choices(one) + argumentTypes(one) + deniedBuiltin(one) + hint(one)}
+		problem := Problem{Code: one.Code, Message: one.Message + choices(one) + mismatchedTypes(one) + deniedBuiltin(one) + hint(one)}
 		problem.locate(one.Location)
 		problems = append(problems, problem)
 	}
@@ -93,11 +94,13 @@ func choices(err *ast.Error) string {
 	return fmt.Sprintf("; existing fields: %s%s", strings.Join(names, ", "), more)
 }
 
-// argumentTypes returns the actual and the expected argument types of a call with arguments of a
-// wrong type.
-func argumentTypes(err *ast.Error) string {
-	detail, ok := err.Details.(*ast.ArgErrDetail)
-	if !ok {
+// mismatchedTypes returns the types of a call whose arguments are of a wrong type, or of a comparison of types that are never equal.
+func mismatchedTypes(err *ast.Error) string {
+	var detail ast.ErrorDetails
+	switch err.Details.(type) {
+	case *ast.ArgErrDetail, *ast.UnificationErrDetail:
+		detail = err.Details
+	default:
 		return ""
 	}
 	lines := make([]string, 0, len(detail.Lines()))
@@ -117,7 +120,13 @@ func hint(err *ast.Error) string {
 			return known.hint
 		}
 	}
+	if err.Location != nil && strings.HasSuffix(err.Message, "is unsafe") && plainKey().Match(err.Location.Text) {
+		return `; a key with "/" or "-" is written in brackets: labels["app.kubernetes.io/name"]`
+	}
 	return ""
 }
+
+// plainKey matches a key of labels or annotations that is written after a dot, and is no name of Rego.
+func plainKey() *regexp.Regexp { return regexp.MustCompile(`(labels|annotations)(\.\w+)+\s*[-/]`) }
 
 const v0Hint = "; this is the syntax of OPA v0, which opa fmt --v0-v1 rewrites"

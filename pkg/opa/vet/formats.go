@@ -46,17 +46,10 @@ func formats(rule *ast.Rule) []Problem {
 			}
 		}
 	}
-	ast.WalkTerms(rule, func(term *ast.Term) bool {
-		if call, ok := term.Value.(ast.Call); ok && call[0].String() == "sprintf" {
-			check(term.Location, call[1:])
+	walkCalls(rule, func(name string, place *ast.Location, operands []*ast.Term) {
+		if name == "sprintf" {
+			check(place, operands)
 		}
-		return false
-	})
-	ast.WalkExprs(rule, func(expr *ast.Expr) bool {
-		if expr.IsCall() && expr.Operator().String() == "sprintf" {
-			check(expr.Location, expr.Operands())
-		}
-		return false
 	})
 	return found
 }

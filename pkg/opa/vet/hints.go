@@ -31,6 +31,7 @@ func Hints(modules map[string]*ast.Module, entry spec.Entry) []Problem {
 		}
 	}
 	module := modules[File]
+	found = append(found, schemaAnnotations(module)...)
 	if entry == spec.EntryAllow && !slices.ContainsFunc(module.Rules, func(rule *ast.Rule) bool { return ruleName(rule) == "reason" }) {
 		found = append(found, problemAt(module.Package.Location, HintNoReason,
 			`the module has no reason: a pod that it withholds gets the code NotAllowed and no text; add "reason := ..."`))
@@ -52,6 +53,7 @@ func ruleHints(rule *ast.Rule) []Problem {
 		found = append(found, messageReads(rule)...)
 	}
 	found = append(found, formats(rule)...)
+	found = append(found, timeZones(rule)...)
 	ast.WalkExprs(rule, func(expr *ast.Expr) bool {
 		if term, ok := expr.Terms.(*ast.Term); ok {
 			if object, ok := term.Value.(ast.Object); ok && object.Len() == 0 {

@@ -43,6 +43,11 @@ func TestHints(t *testing.T) {
 		"a variable that is a quotient":   {module: `deny contains m if { s := input.now / 1e9; m := sprintf("%d s", [s]) }`, want: []string{vet.HintFormat}},
 		"a quotient that is rounded":      {module: `deny contains m if { input.now > 0; m := sprintf("%d s", [round(input.now / 1e9)]) }`},
 		"a quotient with its digits":      {module: `deny contains m if { s := input.now / 1e9; m := sprintf("%.1f s, %v", [s, s]) }`},
+		"a time zone":                     {module: `deny contains "x" if time.weekday([input.now, "Europe/Berlin"]) == "Monday"`},
+		"a time zone of a parameter":      {module: `deny contains "x" if time.weekday([input.now, input.parameters.zone]) == "Monday"`},
+		"a time zone that there is not":   {module: `deny contains "x" if time.weekday([input.now, "Europe/Berln"]) == "Monday"`, want: []string{vet.HintTimeZone}},
+		"the time zone of the machine":    {module: `deny contains x if x := time.format([input.now, "Local", "15:04"])`, want: []string{vet.HintTimeZone}},
+		"a schemas annotation":            {module: "# METADATA\n# schemas:\n# - input: schema.x\ndeny contains \"x\" if input.pod.ready", want: []string{vet.HintSchemas}},
 		"a negated comparison is no hint": {module: `deny contains "x" if not input.pod.labels.approved == "true"`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,14 +16,11 @@ import (
 const File = "rule.rego"
 
 // Read parses a user's module and what it imports, as spec.Join joins them, checks their form, and moves the module to
-// package rule. The modules have File, and the files of the parts, as keys.
+// package rule. The modules have File, and the files of the parts, as keys, and their comments.
 func Read(source string, capabilities *ast.Capabilities) (map[string]*ast.Module, spec.Entry, error) {
 	modules, err := parse(source, capabilities)
 	if err != nil {
 		return nil, "", err
-	}
-	for _, module := range modules {
-		module.Comments = nil // the compiled program would hold them
 	}
 	imported := packages{}
 	for file, module := range modules {

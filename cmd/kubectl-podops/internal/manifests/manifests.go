@@ -73,7 +73,12 @@ func Read(stdin io.Reader, scheme *runtime.Scheme, paths ...string) ([]Document,
 	return documents, nil
 }
 
-// filesOf returns a file itself, and the files of a folder and its subfolders by name.
+// IsData reports whether a file is data of Rego tests, and no manifest: data.json, data.yaml or data.yml.
+func IsData(file string) bool {
+	return slices.Contains([]string{"data.json", "data.yaml", "data.yml"}, filepath.Base(file))
+}
+
+// filesOf returns a file itself, and the files of a folder and its subfolders by name, without data files.
 func filesOf(path string) ([]string, error) {
 	if path == Stdin {
 		return []string{path}, nil
@@ -84,7 +89,7 @@ func filesOf(path string) ([]string, error) {
 	}
 	var files []string
 	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) {
+		if err == nil && !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) && !IsData(file) {
 			files = append(files, file)
 		}
 		return err
@@ -148,7 +153,7 @@ func documentsOf(scheme *runtime.Scheme, file string, node *yamlv3.Node) ([]Docu
 	}
 	kind := metav1.TypeMeta{}
 	if err := yaml.Unmarshal(text, &kind); err != nil || kind.Kind == "" {
-		return nil, fmt.Errorf("%s: the document has no kind", d.Place())
+		return nil, fmt.Errorf("%s: the document has no kind; data of Rego tests is in a file data.yaml or data.json", d.Place())
 	}
 	d.Kind = kind.GroupVersionKind()
 	if items := child(node, "items"); items != nil && strings.HasSuffix(kind.Kind, "List") {

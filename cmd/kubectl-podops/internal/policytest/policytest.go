@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/opa/moduletest"
@@ -131,15 +133,22 @@ func (v *verb) suites(ctx context.Context, folders []string, filter *regexp.Rege
 
 // modules runs the Rego tests of folders.
 func (v *verb) modules(ctx context.Context, folders []string) ([]result, moduletest.Coverage, error) {
-	files := map[string]string{}
+	files, data := map[string]string{}, map[string]any{}
 	for _, folder := range folders {
 		err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".rego") {
+			isData := manifests.IsData(path)
+			if err != nil || entry.IsDir() || !isData && !strings.HasSuffix(path, ".rego") {
 				return err
 			}
 			text, err := os.ReadFile(path) //nolint:gosec // The user of the command names the folder.
+			if err != nil {
+				return err
+			}
+			if isData {
+				return addData(data, folder, path, text)
+			}
 			files[path] = string(text)
-			return err
+			return nil
 		})
 		if err != nil {
 			return nil, moduletest.Coverage{}, err
@@ -148,7 +157,7 @@ func (v *verb) modules(ctx context.Context, folders []string) ([]result, modulet
 	if len(files) == 0 {
 		return nil, moduletest.Coverage{Percent: 100}, nil
 	}
-	found, coverage, err := moduletest.Run(ctx, files, v.filter)
+	found, coverage, err := moduletest.Run(ctx, files, data, v.filter)
 	if err != nil {
 		return nil, coverage, err
 	}
@@ -161,4 +170,28 @@ func (v *verb) modules(ctx context.Context, folders []string) ([]result, modulet
 		})
 	}
 	return slices.Clip(results), coverage, nil
+}
+
+// addData adds a data file at the path of its folder, as opa test does: lists/data.json is data.lists.
+func addData(data map[string]any, folder, path string, text []byte) error {
+	var values map[string]any
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	below, err := filepath.Rel(folder, filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	if below != "." {
+		for _, name := range strings.Split(filepath.ToSlash(below), "/") {
+			next, ok := data[name].(map[string]any)
+			if !ok {
+				next = map[string]any{}
+				data[name] = next
+			}
+			data = next
+		}
+	}
+	maps.Copy(data, values)
+	return nil
 }

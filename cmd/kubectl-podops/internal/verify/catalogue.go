@@ -67,6 +67,8 @@ func catalogue() map[string]check {
 		"empty-condition":    {levelWarning, "The condition is an empty object, which is always true", "Write the condition."},
 		"label-is-no-number": {levelWarning, "A label or annotation is a string: it is greater than every number, and equal to none", "Convert it by to_number."},
 		"format":             {levelWarning, "The format of a message does not fit its arguments", "Correct it at the place."},
+		"time-zone":          {levelWarning, "A time zone does not exist, or is that of a machine", "Name a time zone of the IANA database, such as Europe/Berlin."},
+		"schemas-annotation": {levelWarning, "The module has a schemas annotation, which has no effect", "Delete it."},
 		"only-other-pods": {
 			levelNote, "A fact of another pod withholds the pod, and the same fact of the pod itself does not",
 			"Read the fact of input.pod, too: input.pods are the other pods.",
