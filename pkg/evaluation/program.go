@@ -151,15 +151,15 @@ func customOf(entry appsv1alpha1.TransitionRule, known imports.Policies) (*spec.
 	if err != nil {
 		return nil, &unusableRuleError{rule.CodeCompileFailed, fmt.Errorf("PodTransitionPolicy %q: %w", name, err)}
 	}
-	source, err := sourceOf(shared, known)
+	source, err := linkedSource(shared, known)
 	if err != nil {
 		return nil, err
 	}
 	return &spec.Custom{Source: source, Policy: name, ParametersSchema: types, Parameters: completed}, nil
 }
 
-// sourceOf returns the module of a policy with what it imports.
-func sourceOf(policy *appsv1alpha1.PodTransitionPolicy, known imports.Policies) (string, error) {
+// linkedSource returns the module of a policy with what it imports.
+func linkedSource(policy *appsv1alpha1.PodTransitionPolicy, known imports.Policies) (string, error) {
 	if imports.IsLibrary(policy) {
 		return "", &unusableRuleError{rule.CodeCompileFailed, fmt.Errorf("PodTransitionPolicy %q is a library: rules refer to policies that import it", policy.Name)}
 	}

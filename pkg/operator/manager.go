@@ -297,7 +297,7 @@ func cacheOptions(options Options) cache.Options {
 	return cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: byObject}
 }
 
-// slimNode keeps what rules read of a node: podindex.NodeOf.
+// slimNode keeps what rules read of a node: podindex.NewNode.
 func slimNode(object any) (any, error) {
 	if node, ok := object.(*corev1.Node); ok {
 		slim := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels}}

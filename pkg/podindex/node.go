@@ -9,8 +9,8 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// NodeOf returns what rules read of a node.
-func NodeOf(object *corev1.Node) *rule.Node {
+// NewNode returns what rules read of a node.
+func NewNode(object *corev1.Node) *rule.Node {
 	node := &rule.Node{Labels: object.Labels, Unschedulable: object.Spec.Unschedulable, Conditions: map[string]string{}}
 	for _, condition := range object.Status.Conditions {
 		node.Conditions[string(condition.Type)] = string(condition.Status)
@@ -18,8 +18,7 @@ func NodeOf(object *corev1.Node) *rule.Node {
 	return node
 }
 
-// SetNode adds or replaces a node. If it changed, SetNode notifies of every namespace with a pod on it that waits, and a rule of kind
-// rego. The index shares the node, which must not be modified afterwards.
+// SetNode adds or replaces a node. If it changed, SetNode notifies the namespaces that have a waiting pod on it and a rego rule. The index shares the node, which must not be modified afterwards.
 func (x *Index) SetNode(name string, node *rule.Node) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -63,8 +62,8 @@ func (n *namespace) waitsOn(node string) bool {
 	return slices.ContainsFunc(n.waiting.ordered().requests, func(request rule.Request) bool { return request.Pod.Node == node })
 }
 
-// nodesOf returns the known nodes of pods.
-func (x *Index) nodesOf(requests []rule.Request) map[string]*rule.Node {
+// waitingNodes returns the known nodes of requests.
+func (x *Index) waitingNodes(requests []rule.Request) map[string]*rule.Node {
 	if len(x.nodes) == 0 {
 		return nil
 	}

@@ -19,7 +19,7 @@ func node(name string, seconds int64, change func(*corev1.Node)) *rule.Node {
 	if change != nil {
 		change(made)
 	}
-	return podindex.NodeOf(made)
+	return podindex.NewNode(made)
 }
 
 // TestNodes has a pod wait on a node: the snapshot has the node, and each change of what rules read is a notification.

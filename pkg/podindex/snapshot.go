@@ -227,7 +227,7 @@ func (x *Index) Snapshot(name string, pods func(*appsv1alpha1.PodTransitionRule)
 	if len(v.Waiting) > 0 {
 		v.controllers, v.Workloads = n.waitingOwners(v.Waiting)
 		v.kept = n.kept(v.Waiting)
-		v.Nodes = x.nodesOf(v.Waiting)
+		v.Nodes = x.waitingNodes(v.Waiting)
 	}
 	v.Disruptions = n.disruptionViews(v.versions)
 	for _, p := range n.leftover {

@@ -49,7 +49,7 @@ type PodTransitionPolicySpec struct {
 	Description string `json:"description,omitempty"`
 
 	// module is Rego source. Package rule, or a package below it, with either allow or deny, is for rules. Package
-	// lib.<name of the policy> is a library, for the modules of policies that import it.
+	// lib.<name> is a library for other policies, with the name of this one.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
@@ -64,8 +64,8 @@ type PodTransitionPolicySpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	Imports []string `json:"imports,omitempty"`
 
-	// data is an object of constants, which the module of this policy, and those of policies that import it, read as
-	// data.config.<name of the policy>. The names of its fields are names of Rego: letters, digits and _.
+	// data is an object with constants, which this policy and its importers read as data.config.<name>. Its fields are
+	// named as in Rego: letters, digits and _.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object

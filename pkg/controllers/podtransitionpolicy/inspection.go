@@ -28,7 +28,7 @@ type inspection struct {
 // codeSchema is the code of problems of the schema of parameters.
 const codeSchema = "schema"
 
-// Codes of the problems of a policy whose imports or data cannot be used, and of one that imports a policy that does not exist.
+// Codes of problems: imports or data that cannot be used, and an import that does not exist.
 const (
 	codeImports  = "imports"
 	codeNotFound = "import_not_found"

@@ -49,7 +49,7 @@ func (r *Reconciler) usedBy(ctx context.Context, rule client.Object) []reconcile
 	})
 }
 
-// related returns requests for the policies that a policy imports, whose users its own rules are, and for those that import it.
+// related returns requests for the policies that a policy imports, whose users its own rules are, and for the policies that import it.
 func (r *Reconciler) related(ctx context.Context, object client.Object) []reconcile.Request {
 	return r.requests(ctx, func(known imports.Policies) []string {
 		if policy, ok := object.(*appsv1alpha1.PodTransitionPolicy); ok {

@@ -35,7 +35,7 @@ func (w *nodeWatch) begin(ctx context.Context) error {
 	}
 	set := func(object any) {
 		if node, ok := object.(*corev1.Node); ok {
-			w.index.SetNode(node.Name, podindex.NodeOf(node))
+			w.index.SetNode(node.Name, podindex.NewNode(node))
 		}
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{

@@ -121,7 +121,7 @@ func (o *Objects) index(now time.Time) (*podindex.Index, error) {
 		index.SetDisruptionBudget(podindex.DisruptionBudgetOf(budget))
 	}
 	for _, node := range o.Nodes {
-		index.SetNode(node.Name, podindex.NodeOf(node))
+		index.SetNode(node.Name, podindex.NewNode(node))
 	}
 	// As in the cache of the manager: rules do not see other pods.
 	var pods []any

@@ -94,7 +94,7 @@ func choices(err *ast.Error) string {
 	return fmt.Sprintf("; existing fields: %s%s", strings.Join(names, ", "), more)
 }
 
-// mismatchedTypes returns the types of a call whose arguments are of a wrong type, or of a comparison of types that are never equal.
+// mismatchedTypes returns both types where a call or a comparison has types that do not match.
 func mismatchedTypes(err *ast.Error) string {
 	var detail ast.ErrorDetails
 	switch err.Details.(type) {
@@ -126,7 +126,7 @@ func hint(err *ast.Error) string {
 	return ""
 }
 
-// plainKey matches a key of labels or annotations that is written after a dot, and is no name of Rego.
+// plainKey matches a label or annotation key that is written after a dot, and is no name in Rego.
 func plainKey() *regexp.Regexp { return regexp.MustCompile(`(labels|annotations)(\.\w+)+\s*[-/]`) }
 
 const v0Hint = "; this is the syntax of OPA v0, which opa fmt --v0-v1 rewrites"

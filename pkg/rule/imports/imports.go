@@ -111,7 +111,7 @@ func (p Policies) Source(policy *appsv1alpha1.PodTransitionPolicy) (string, erro
 		module = libraryRule
 	}
 	for _, name := range names {
-		found, err := partsOf(known[name])
+		found, err := sharedParts(known[name])
 		if err != nil {
 			return "", err
 		}
@@ -129,7 +129,7 @@ func (p Policies) check(policy *appsv1alpha1.PodTransitionPolicy, names []string
 	for _, name := range names {
 		one, ok := p[name]
 		if !ok {
-			return &NotFoundError{Policy: p.importerOf(name, names), Name: name}
+			return &NotFoundError{Policy: p.directImporter(name, names), Name: name}
 		}
 		if err := objectbounds.TooLarge(one); err != nil {
 			return fmt.Errorf("PodTransitionPolicy %q: %w", name, err)
@@ -149,8 +149,8 @@ func (p Policies) check(policy *appsv1alpha1.PodTransitionPolicy, names []string
 	return nil
 }
 
-// importerOf returns the first policy by name that imports another directly.
-func (p Policies) importerOf(imported string, names []string) string {
+// directImporter returns the first policy by name that imports another directly.
+func (p Policies) directImporter(imported string, names []string) string {
 	for _, name := range names {
 		if policy, ok := p[name]; ok && slices.Contains(policy.Spec.Imports, imported) {
 			return name
@@ -159,8 +159,8 @@ func (p Policies) importerOf(imported string, names []string) string {
 	return ""
 }
 
-// partsOf returns the files that a module sees of a policy: its library and its data.
-func partsOf(policy *appsv1alpha1.PodTransitionPolicy) ([]spec.Part, error) {
+// sharedParts returns the files that a module sees of a policy: its library and its data.
+func sharedParts(policy *appsv1alpha1.PodTransitionPolicy) ([]spec.Part, error) {
 	var parts []spec.Part
 	if policy.Spec.Data != nil {
 		source, err := dataSource(policy)

@@ -40,7 +40,7 @@ type suite struct {
 	// Pods are the pods of tests without pods of their own.
 	Pods []testPod `json:"pods,omitempty"`
 
-	// Nodes are the nodes of tests without nodes of their own, by name. A node of a pod that is not among them is ready, without labels.
+	// Nodes are the nodes of tests that have none, by name. Any other node is ready, without labels.
 	Nodes map[string]testNode `json:"nodes,omitempty"`
 
 	Tests []testCase `json:"tests"`
@@ -236,7 +236,7 @@ func (s suite) objects(documents []manifests.Document, test testCase, now time.T
 	return objects, test.addWorkloads(&objects, counts, templates, now)
 }
 
-// addNodes adds the nodes of a test, and those of its pods that neither the suite nor a file has.
+// addNodes adds the nodes that the test, the suite or a pod names.
 func (s suite) addNodes(objects *offline.Objects, test testCase) {
 	nodes := map[string]testNode{}
 	for _, pod := range objects.Pods {
