@@ -18,7 +18,8 @@ func NewNode(object *corev1.Node) *rule.Node {
 	return node
 }
 
-// SetNode adds or replaces a node. If it changed, SetNode notifies the namespaces that have a waiting pod on it and a rego rule. The index shares the node, which must not be modified afterwards.
+// SetNode adds or replaces a node. If it changed, SetNode notifies the namespaces that have a waiting pod on it and a rego rule.
+// The index shares the node, which must not be modified afterwards.
 func (x *Index) SetNode(name string, node *rule.Node) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

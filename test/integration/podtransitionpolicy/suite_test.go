@@ -117,7 +117,7 @@ func startManager(ctx context.Context, config *rest.Config, scheme *runtime.Sche
 	for path, handler := range map[string]admission.Handler{
 		rulewebhook.MutatePath:     rulewebhook.NewMutator(decoder),
 		rulewebhook.ValidatePath:   rulewebhook.NewValidator(decoder, mgr.GetClient(), mgr.GetAPIReader(), checker, webhookclient.Guard{}.CheckURL),
-		policywebhook.ValidatePath: policywebhook.NewValidator(decoder, mgr.GetClient(), checker, mayRead),
+		policywebhook.ValidatePath: policywebhook.NewValidator(decoder, mgr.GetClient(), mgr.GetAPIReader(), checker, mayRead),
 		policywebhook.DeletePath:   policywebhook.NewDeleteGuard(decoder, mgr.GetClient(), mgr.GetAPIReader(), mayRead),
 	} {
 		mgr.GetWebhookServer().Register(path, &admission.Webhook{
