@@ -41,7 +41,7 @@ type PodTransitionPolicyList struct {
 
 // PodTransitionPolicySpec is a module and the schema of its parameters, or a library or data for other modules.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.module) || has(self.data)",message="module or data is required"
+// +kubebuilder:validation:XValidation:rule="has(self.module) || has(self.data)",message="module or data is required",fieldPath=".module",reason="FieldValueRequired"
 type PodTransitionPolicySpec struct {
 	// description is the purpose of the policy in a sentence.
 	// +optional
