@@ -24,6 +24,11 @@ func on(node string, of *rule.PodFact) *rule.PodFact {
 	return with(func(p *rule.PodFact) { p.Node = node }, of)
 }
 
+// pooled returns an environment in which the node n1 belongs to a pool.
+func pooled(pool string, now time.Time) rule.Environment {
+	return rule.Environment{Now: now, Nodes: map[string]*rule.Node{"n1": {Labels: labels("example.com/pool", pool)}}}
+}
+
 // versioned returns a pod whose image has a version as its tag.
 func versioned(name string, state rule.RevisionState, version string) *rule.PodFact {
 	return with(func(p *rule.PodFact) {
@@ -127,10 +132,10 @@ func libraryCases() map[string]workedCase {
 		"a newer version":  {"no_downgrade", versioned("web-0", rule.RevisionOutdated, "1.9.0"), among(versioned("web-1", rule.RevisionNewest, "1.10.0")), passed},
 		"an older version": {"no_downgrade", versioned("web-0", rule.RevisionOutdated, "1.10.0"), among(versioned("web-1", rule.RevisionNewest, "1.9.0")), notAllowed("version 1.10.0 is newer than that of: web-1")},
 
-		"a pool with a window at night": {"node_pool_window", on("gpu-1", pod("web-0", nil)), calm, notAllowed("pods on node gpu-1 go at 22:00-04:00 (Europe/Berlin)")},
-		"a pool with a window now": {
-			"node_pool_window", on("web-1", pod("web-0", nil)), rule.Environment{Now: friday().Add(time.Hour)}, passed,
+		"a pool with a window at night": {
+			"node_pool_window", on("n1", pod("web-0", nil)), pooled("gpu", friday()), notAllowed("pods of the pool gpu go at 22:00-04:00 (Europe/Berlin)"),
 		},
+		"a pool with a window now": {"node_pool_window", on("n1", pod("web-0", nil)), pooled("web", friday().Add(time.Hour)), passed},
 
 		"an owner of the list":      {"owner_pattern", with(func(p *rule.PodFact) { p.Owner.Name = "web-front" }, pod("web-0", nil)), calm, passed},
 		"an owner outside the list": {"owner_pattern", pod("web-0", nil), calm, notAllowed("the owner Deployment/web matches none of: Deployment/web-*, {StatefulSet,DaemonSet}/cache")},

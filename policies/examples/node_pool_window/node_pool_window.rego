@@ -1,35 +1,37 @@
 # METADATA
 # title: Window per node pool
 # description: |
-#   A pod passes in the window of its node pool, every day. The first part of the node's name
-#   denotes the pool: parameters.pools has a prefix and a window for each. Windows are local times
-#   of parameters.time_zone; a window whose "to" is before its "from" ends on the next day. A pod
-#   of no pool waits; a pod that is bound to no node passes, since it runs nowhere.
+#   A pod passes in the windows of its node pool, every day. A label of the node, parameters.label, is
+#   the pool, and parameters.windows has the windows of pools. Windows are local times of
+#   parameters.time_zone; a window whose "to" is before its "from" ends on the next day. A pod of
+#   no pool with a window waits; a pod that is bound to no node passes, since it runs nowhere.
 package rule.node_pool_window
 
 # METADATA
-# description: True in a window of a pool that the node belongs to.
+# description: True in a window of the pool that the node belongs to.
 # scope: document
 allow if {
-	some pool in _pools
-	_within(pool)
+	some window in _windows
+	_within(window)
 }
 
-allow if input.pod.node == ""
+allow if input.node.name == ""
 
 # METADATA
 # description: The windows of the pool, or that the node belongs to no pool.
 # scope: document
 default reason := "the node or its pool is not known"
 
-reason := sprintf("node %s belongs to no pool", [input.pod.node]) if count(_pools) == 0
+reason := sprintf("node %s belongs to no pool with a window", [input.node.name]) if count(_windows) == 0
 
-reason := sprintf("pods on node %s go at %s (%s)", [input.pod.node, windows, input.parameters.time_zone]) if {
-	count(_pools) > 0
-	windows := concat(", ", [sprintf("%s-%s", [pool.from, pool.to]) | some pool in _pools])
+reason := sprintf("pods of the pool %s go at %s (%s)", [_pool, windows, input.parameters.time_zone]) if {
+	count(_windows) > 0
+	windows := concat(", ", [sprintf("%s-%s", [window.from, window.to]) | some window in _windows])
 }
 
-_pools := [pool | some pool in input.parameters.pools; startswith(input.pod.node, pool.prefix)] if input.pod.node
+_pool := input.node.labels[input.parameters.label]
+
+_windows := [window | some window in input.parameters.windows; window.pool == _pool]
 
 # Times of the same form compare like their texts.
 _within(window) if {
