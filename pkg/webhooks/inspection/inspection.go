@@ -15,6 +15,7 @@ import (
 
 	"github.com/podops-dev/podops/pkg/fairshare"
 	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/opa/vet"
 )
 
 // Timeout leaves half a second of the 3 s that an API server waits for a webhook: the
@@ -176,4 +177,24 @@ func problems(module Module, found []opa.Problem) field.ErrorList {
 		errs = append(errs, field.Invalid(module.Path, module.File, fmt.Sprintf("and %d more problems", more)))
 	}
 	return errs
+}
+
+// maxWarnings is the number of warnings about one module.
+const maxWarnings = 4
+
+// Warnings returns the probable mistakes in a module that was checked, as warnings of a response. A module without a reason is none:
+// many modules of one line have no reason.
+func Warnings(path *field.Path, found opa.Inspection) []string {
+	var warnings []string
+	for _, problem := range found.Hints {
+		if problem.Code == vet.HintNoReason || len(warnings) == maxWarnings {
+			continue
+		}
+		place := fmt.Sprintf("row %d, column %d of the module", problem.Row, problem.Column)
+		if problem.File != "" {
+			place = fmt.Sprintf("%s:%d:%d", problem.File, problem.Row, problem.Column)
+		}
+		warnings = append(warnings, fmt.Sprintf("%s: %s (%s)", path, problem.Message, place))
+	}
+	return warnings
 }

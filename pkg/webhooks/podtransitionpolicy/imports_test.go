@@ -44,6 +44,10 @@ func TestImports(t *testing.T) {
 			warnings: []string{`spec.imports: PodTransitionPolicy "freeze" imports "zones", which does not exist: until it is created, ` +
 				`rules that use it withhold every pod, reason PolicyNotFound`},
 		},
+		"of a module with a probable mistake": {
+			request:  create(policy("", `{"module":"odd module"}`)),
+			warnings: []string{"spec.module: allow is true by default (row 3, column 1 of the module)"},
+		},
 		"of a policy that is broken": {
 			request: create(policy("", `{"module":"good","imports":["zones"]}`)), cached: []client.Object{importing("zones", "package lib.zones\nbad")},
 			denied: `spec.module: Invalid value: "freeze.rego:1:1"`,

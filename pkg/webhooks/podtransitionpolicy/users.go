@@ -63,14 +63,14 @@ func (v *Validator) brokenImporters(
 	before[policy.Name], after[policy.Name] = old, policy
 	var broken []brokenImporter
 	for _, name := range before.Importers(policy.Name) {
-		errs, err := v.check(ctx, after, known[name])
+		errs, _, err := v.check(ctx, after, known[name])
 		if err != nil && !errors.As(err, new(*imports.NotFoundError)) {
 			return nil, err
 		}
 		if err == nil && len(errs) == 0 {
 			continue
 		}
-		worked, beforeErr := v.check(ctx, before, known[name])
+		worked, _, beforeErr := v.check(ctx, before, known[name])
 		if beforeErr != nil && !errors.As(beforeErr, new(*imports.NotFoundError)) {
 			return nil, beforeErr
 		}

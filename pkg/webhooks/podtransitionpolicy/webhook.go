@@ -20,6 +20,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/objectbounds"
+	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/policyusers"
 	"github.com/podops-dev/podops/pkg/rule/imports"
 	"github.com/podops-dev/podops/pkg/rule/parameters"
@@ -35,6 +36,9 @@ const (
 // Checker checks modules. It is an *inspection.Checker.
 type Checker interface {
 	Check(ctx context.Context, modules ...inspection.Module) (field.ErrorList, error)
+
+	// Known returns the inspection of a module that was checked before and has no problems.
+	Known(module inspection.Module) (opa.Inspection, bool)
 }
 
 // Validator is the webhook of CREATE and UPDATE.
@@ -105,7 +109,7 @@ func (v *Validator) validate(
 	if err != nil {
 		return nil, nil, err
 	}
-	errs, err = v.check(ctx, known, policy)
+	errs, warnings, err = v.check(ctx, known, policy)
 	missing := &imports.NotFoundError{}
 	switch {
 	case errors.As(err, &missing):
@@ -135,30 +139,37 @@ func (v *Validator) validate(
 	return warnings, errs, nil
 }
 
-// check compiles the module of a policy with what it imports. The errors of fields are those of the policy. It returns a
-// *imports.NotFoundError for an import that does not exist, and any other error if the result is unknown.
-func (v *Validator) check(ctx context.Context, known imports.Policies, policy *appsv1alpha1.PodTransitionPolicy) (field.ErrorList, error) {
+// check compiles the module of a policy with what it imports, and returns what is wrong with its fields, and the probable mistakes in
+// the module. The error is an *imports.NotFoundError for an import that does not exist; any other means that the result is unknown.
+func (v *Validator) check(
+	ctx context.Context, known imports.Policies, policy *appsv1alpha1.PodTransitionPolicy,
+) (errs field.ErrorList, warnings []string, err error) {
 	declared, errs := parameters.Parse(policy.Spec.Parameters, field.NewPath("spec", "parameters"))
 	if len(errs) > 0 {
-		return errs, nil
+		return errs, nil, nil
 	}
 	types, err := declared.JSONSchema()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	source, err := v.source(ctx, known, policy)
 	wrong := &field.Error{}
 	switch {
 	case errors.As(err, &wrong):
-		return field.ErrorList{wrong}, nil
+		return field.ErrorList{wrong}, nil, nil
 	case errors.Is(err, objectbounds.ErrTooLarge):
-		return field.ErrorList{field.Invalid(field.NewPath("spec", "imports"), policy.Spec.Imports, err.Error())}, nil
+		return field.ErrorList{field.Invalid(field.NewPath("spec", "imports"), policy.Spec.Imports, err.Error())}, nil, nil
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	}
-	return v.checker.Check(ctx, inspection.Module{
+	module := inspection.Module{
 		Owner: inspection.Cluster, Path: field.NewPath("spec", "module"), File: policy.Name + ".rego", Source: source, ParametersSchema: types,
-	})
+	}
+	if errs, err = v.checker.Check(ctx, module); err != nil {
+		return nil, nil, err
+	}
+	found, _ := v.checker.Known(module)
+	return errs, inspection.Warnings(module.Path, found), nil
 }
 
 // source returns the module of a policy with what it imports. It adds imports to known that the cache does not have yet.

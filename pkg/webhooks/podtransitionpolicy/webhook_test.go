@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/policyusers"
 	"github.com/podops-dev/podops/pkg/rule/spec"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
@@ -39,6 +40,14 @@ func (c *checker) Check(_ context.Context, modules ...inspection.Module) (field.
 		}
 	}
 	return nil, nil
+}
+
+// Known has a hint about a module that is named odd.
+func (c *checker) Known(module inspection.Module) (opa.Inspection, bool) {
+	if strings.HasPrefix(module.Source, "odd module") {
+		return opa.Inspection{Hints: []opa.Problem{{Row: 3, Column: 1, Code: "default-allow", Message: "allow is true by default"}, {Code: "missing-reason"}}}, true
+	}
+	return opa.Inspection{}, true
 }
 
 func newScheme(t *testing.T) *runtime.Scheme {

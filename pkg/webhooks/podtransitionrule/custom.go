@@ -75,7 +75,7 @@ func (v *Validator) validateCustom(
 	found, err := v.checker.Check(ctx, modules...)
 	if errs = append(errs, found...); err == nil && len(errs) == 0 {
 		for _, i := range inline {
-			warnings = append(warnings, v.parameterWarnings(object.Spec.Rules[i].Rego, rulesPath().Index(i).Child("rego", "parameters"))...)
+			warnings = append(warnings, v.moduleWarnings(object.Spec.Rules[i].Rego, rulesPath().Index(i).Child("rego"))...)
 		}
 	}
 	return warnings, errs, err
@@ -84,21 +84,21 @@ func (v *Validator) validateCustom(
 // maxParameterWarnings is the number of warnings about the parameters of one rule.
 const maxParameterWarnings = 4
 
-// parameterWarnings returns the differences between the parameters that an inline module reads and the parameters
-// that its rule sets: no schema rejects a name that is misspelt. It returns none for a module that only an earlier
-// request has checked, and whose result is not cached any more.
-func (v *Validator) parameterWarnings(rego *appsv1alpha1.RegoRule, path *field.Path) []string {
+// moduleWarnings returns the probable mistakes in an inline module, and the differences between the parameters that it reads and the
+// parameters that its rule sets: no schema rejects a name that is misspelt. It returns none for a module that only an
+// earlier request has checked, and whose result is not cached any more.
+func (v *Validator) moduleWarnings(rego *appsv1alpha1.RegoRule, path *field.Path) []string {
 	inspected, known := v.checker.Known(inspection.Module{Source: rego.Module})
 	if !known {
 		return nil
 	}
+	warnings := inspection.Warnings(path.Child("module"), inspected)
 	problems, err := inspected.ParameterHints(parametersOf(rego))
 	if err != nil {
-		return nil // the schema of the CRD rejects parameters that are no object
+		return warnings // the schema of the CRD rejects parameters that are no object
 	}
-	var warnings []string
 	for _, problem := range problems[:min(len(problems), maxParameterWarnings)] {
-		warnings = append(warnings, fmt.Sprintf("%s: %s (row %d, column %d of the module)", path, problem.Message, problem.Row, problem.Column))
+		warnings = append(warnings, fmt.Sprintf("%s: %s (row %d, column %d of the module)", path.Child("parameters"), problem.Message, problem.Row, problem.Column))
 	}
 	return warnings
 }

@@ -53,7 +53,7 @@ func (c *checker) Known(module inspection.Module) (opa.Inspection, bool) {
 	if err != nil {
 		return opa.Inspection{}, false
 	}
-	return opa.Inspection{Entry: entry, Parameters: vet.ReadParameters(parsed[vet.File])}, true
+	return opa.Inspection{Entry: entry, Hints: vet.Hints(parsed, entry), Parameters: vet.ReadParameters(parsed[vet.File])}, true
 }
 
 // validator returns a Validator in a cluster without policies.
@@ -234,6 +234,17 @@ func TestARuleMayComeBeforeItsPolicy(t *testing.T) {
 	v := podtransitionrule.NewValidator(decoder(t), policies(t), policies(t), &checker{}, webhookclient.Guard{}.CheckURL)
 	response := v.Handle(t.Context(), request(rego(`{"policyRef":{"name":"freeze"},"parameters":{"minutes":1}}`)))
 	want := []string{`spec.rules[0].rego.policyRef.name: there is no PodTransitionPolicy "freeze": until it is created the rule withholds every pod, reason PolicyNotFound`}
+	if diff := cmp.Diff(want, response.Warnings); !response.Allowed || diff != "" {
+		t.Errorf("allowed %t, warnings (-want +got):\n%s", response.Allowed, diff)
+	}
+}
+
+// TestProbableMistakesAreWarnings: the module compiles, and permits every pod without the label.
+func TestProbableMistakesAreWarnings(t *testing.T) {
+	const module = `package rule\n\ndefault allow := true\n\nallow := false if input.pod.labels.tier != \"gold\"\n`
+	response := validator(t).Handle(t.Context(), request(rego(`{"module":"`+module+`"}`)))
+	want := []string{"spec.rules[0].rego.module: allow is true by default: a condition that an absent fact leaves undefined permits the pod " +
+		"(row 3, column 1 of the module)"}
 	if diff := cmp.Diff(want, response.Warnings); !response.Allowed || diff != "" {
 		t.Errorf("allowed %t, warnings (-want +got):\n%s", response.Allowed, diff)
 	}

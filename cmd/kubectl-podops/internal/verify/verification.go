@@ -211,7 +211,8 @@ func (v *verification) addAnswer(answer admission.Answer) {
 		switch {
 		case strings.HasSuffix(field, "policyRef.name"), field == "spec.imports":
 			id = "policy-not-found"
-		case strings.Contains(field, ".conditions["), strings.HasSuffix(field, "minAvailableValue"), strings.HasSuffix(field, "rego.parameters"):
+		case strings.Contains(field, ".conditions["), strings.HasSuffix(field, "minAvailableValue"),
+			strings.HasSuffix(field, "rego.parameters"), strings.HasSuffix(field, ".module"):
 			continue // lint and hints report it
 		}
 		v.add(id, field, message)
