@@ -105,6 +105,11 @@ func completed(given any) any {
 			"kind": "Deployment", "name": "web", "uid": "2", "desired": 3, "revision": "5d4f", "paused": false,
 		})
 	}
+	if node, reads := whole["node"]; reads {
+		whole["node"] = filled(node, map[string]any{
+			"name": "node-1", "labels": map[string]any{}, "zone": "", "unschedulable": false, "conditions": map[string]any{},
+		})
+	}
 	others := []any{}
 	for _, other := range whole["pods"].([]any) {
 		others = append(others, filled(other, pod))
