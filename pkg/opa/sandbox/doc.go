@@ -2,7 +2,7 @@
 // interrupted, nor can some steps of an evaluation, and no check of a text finds every module that keeps a
 // process busy or uses up its memory or stack; a process can be killed:
 //
-//	Check, ───start──> worker: this binary, no environment, limits on memory, stack and files
+//	Check, ───start──> worker: this binary, no environment but TZ, limits on memory, stack and files
 //	Evaluate ─stdin──> a module; or a batch: module, parameters, facts (coder, frame)
 //	         <─stdout─ ready, and a result; or ready, an answer for each request, done
 //	         ─kill───> at the limit of CPU time (watch)
