@@ -135,7 +135,7 @@ func (e *Evaluator) prepareInTime(
 // isCompiled reports whether a rule can be prepared without the compiler: its module is compiled, or it has
 // no module.
 func (e *Evaluator) isCompiled(rule appsv1alpha1.TransitionRule, shared imports.Policies) bool {
-	custom, err := customOf(rule, shared)
+	custom, err := customModule(rule, shared)
 	return err != nil || e.engine.IsCompiled(custom.Source, custom.ParametersSchema)
 }
 

@@ -88,7 +88,7 @@ func ModuleOf(
 	var custom *spec.Custom
 	if entry.Rego != nil {
 		var err error
-		if custom, err = customOf(entry, known); err != nil {
+		if custom, err = customModule(entry, known); err != nil {
 			return spec.Module{}, err
 		}
 		inspection, err := engine.Inspect(ctx, opa.Source{
@@ -121,8 +121,8 @@ func ownerOf(object types.NamespacedName, custom *spec.Custom) string {
 	return spec.Module{ID: rule.RuleID{Ruleset: object}, Custom: custom}.Owner()
 }
 
-// customOf finds the module that a rule of kind rego names, and its parameters.
-func customOf(entry appsv1alpha1.TransitionRule, known imports.Policies) (*spec.Custom, error) {
+// customModule finds the module that a rule of kind rego names, and its parameters.
+func customModule(entry appsv1alpha1.TransitionRule, known imports.Policies) (*spec.Custom, error) {
 	path := field.NewPath("spec", "rules").Key(entry.Name).Child("rego")
 	given := json.RawMessage(`{}`)
 	if entry.Rego.Parameters != nil && len(entry.Rego.Parameters.Raw) > 0 {

@@ -40,7 +40,7 @@ func (e *Engine) compileModule(ctx context.Context, key compiledKey) (*compiled,
 	if err != nil {
 		return nil, err
 	}
-	inspected.Needs = e.needsOf(slices.Collect(maps.Values(compiler.Modules)))
+	inspected.Needs = e.moduleNeeds(slices.Collect(maps.Values(compiler.Modules)))
 	made := &compiled{
 		moduleInfo:    &moduleInfo{key: key, source: key.hash(), Inspection: inspected},
 		missingReason: missingReasonOf(checked),
@@ -59,9 +59,9 @@ func (e *Engine) compileModule(ctx context.Context, key compiledKey) (*compiled,
 	return made, err
 }
 
-// needsOf returns the parts of the environment that modules read, or all of them with Options.WholeInput.
-func (e *Engine) needsOf(modules []*ast.Module) Needs {
-	found := vet.NeedsOf(modules...)
+// moduleNeeds returns the parts of the environment that modules read, or all of them with Options.WholeInput.
+func (e *Engine) moduleNeeds(modules []*ast.Module) Needs {
+	found := vet.ReadNeeds(modules...)
 	if e.options.WholeInput {
 		return found.All()
 	}

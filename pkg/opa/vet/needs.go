@@ -20,8 +20,8 @@ func DetailFields() []string {
 	return []string{"images", "resources", "restarts", "conditions", "started", "ready_since"}
 }
 
-// NeedsOf returns the needs of compiled modules, in which no import or local name hides the input.
-func NeedsOf(modules ...*ast.Module) Needs {
+// ReadNeeds returns the needs of compiled modules, in which no import or local name hides the input.
+func ReadNeeds(modules ...*ast.Module) Needs {
 	needs := Needs{Details: slices.ContainsFunc(modules, namesDetail)}
 	for _, module := range modules {
 		needs = needs.with(module)

@@ -37,7 +37,7 @@ func otherPods(module *ast.Module) []Problem {
 	})
 	var found []Problem
 	for _, rule := range module.Rules {
-		if !NeedsOf(&ast.Module{Package: module.Package, Rules: []*ast.Rule{rule}}).Pods || ruleName(rule) != "deny" && !negated[ruleName(rule)] {
+		if !ReadNeeds(&ast.Module{Package: module.Package, Rules: []*ast.Rule{rule}}).Pods || ruleName(rule) != "deny" && !negated[ruleName(rule)] {
 			continue
 		}
 		ast.WalkRefs(rule.Body, func(ref ast.Ref) bool {

@@ -12,10 +12,10 @@ import (
 // HintTimeZone means that a constant time zone does not exist, so that each call with it fails, or is that of a machine.
 const HintTimeZone = "time-zone"
 
-// timeZones returns the constant time zones that do not exist. A time zone is the second item of an argument of a builtin time.*.
+// timeZones returns the constant time zones that do not exist. Builtins time.* take a time zone as second item of an array.
 func timeZones(rule *ast.Rule) []Problem {
 	var found []Problem
-	check := func(name string, operands []*ast.Term) {
+	walkCalls(rule, func(name string, _ *ast.Location, operands []*ast.Term) {
 		for _, operand := range operands {
 			items, ok := operand.Value.(*ast.Array)
 			if !ok || !strings.HasPrefix(name, "time.") || items.Len() < 2 {
@@ -31,8 +31,7 @@ func timeZones(rule *ast.Rule) []Problem {
 				found = append(found, problemAt(items.Elem(1).Location, HintTimeZone, "Local is UTC in rules: name the time zone"))
 			}
 		}
-	}
-	walkCalls(rule, func(name string, _ *ast.Location, operands []*ast.Term) { check(name, operands) })
+	})
 	return found
 }
 

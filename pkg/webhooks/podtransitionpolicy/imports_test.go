@@ -2,6 +2,7 @@ package podtransitionpolicy_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,8 +33,9 @@ func TestImports(t *testing.T) {
 	for name, tc := range map[string]struct {
 		request           admission.Request
 		cached, apiReader []client.Object
-		denied            string   // empty: allowed
-		warnings          []string // of an allowed request
+		live              []client.Object // in place of those of the cache
+		denied            string          // empty: allowed
+		warnings          []string        // of an allowed request
 	}{
 		"of a policy that exists": {request: create(policy("", `{"module":"good","imports":["zones"]}`)), cached: []client.Object{importing("zones", "package lib.zones")}},
 		"of a policy that the cache does not have yet": {
@@ -47,6 +49,14 @@ func TestImports(t *testing.T) {
 		"of a module with a probable mistake": {
 			request:  create(policy("", `{"module":"odd module"}`)),
 			warnings: []string{"spec.module: allow is true by default (row 3, column 1 of the module)"},
+		},
+		"of a policy that was mended, which the cache does not have yet": {
+			request: create(policy("", `{"module":"good","imports":["zones"]}`)), cached: []client.Object{importing("zones", "package lib.zones\nbad")},
+			live: []client.Object{importing("zones", "package lib.zones")},
+		},
+		"an edit after one of a policy that imported it, which the cache does not have yet": {
+			request: edit(policy("", library), policy("", `{"module":"good"}`)), cached: []client.Object{importing("a", "good", "freeze")},
+			live: []client.Object{importing("a", "good")},
 		},
 		"of a policy that is broken": {
 			request: create(policy("", `{"module":"good","imports":["zones"]}`)), cached: []client.Object{importing("zones", "package lib.zones\nbad")},
@@ -86,7 +96,10 @@ func TestImports(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			apiReader := append(tc.cached, tc.apiReader...)
+			apiReader := append(slices.Clone(tc.cached), tc.apiReader...)
+			if tc.live != nil {
+				apiReader = tc.live
+			}
 			validator := podtransitionpolicy.NewValidator(admission.NewDecoder(newScheme(t)), reader(t, tc.cached...), reader(t, apiReader...), &checker{}, everything)
 			response := validator.Handle(clientauth.WithVerified(t.Context(), true), tc.request)
 			if tc.denied != "" {

@@ -109,7 +109,7 @@ func (v *Validator) validate(
 	if err != nil {
 		return nil, nil, err
 	}
-	errs, warnings, err = v.check(ctx, known, policy)
+	errs, warnings, err = v.checkLive(ctx, known, policy)
 	missing := &imports.NotFoundError{}
 	switch {
 	case errors.As(err, &missing):
@@ -121,22 +121,55 @@ func (v *Validator) validate(
 	if old == nil {
 		return warnings, errs, nil
 	}
+	harmed, denied, err := v.validateUsers(ctx, requester, known, declared, policy, old)
+	return append(warnings, harmed...), append(errs, denied...), err
+}
+
+// validateUsers checks what an edit does to the rules that use the policy and to the policies that import it.
+func (v *Validator) validateUsers(
+	ctx context.Context, requester authenticationv1.UserInfo, known imports.Policies, declared *parameters.Schema,
+	policy, old *appsv1alpha1.PodTransitionPolicy,
+) (warnings []string, errs field.ErrorList, err error) {
 	broken, err := v.broken(ctx, policy, declared, old)
 	if err != nil {
 		return nil, nil, err
 	}
 	importers, err := v.brokenImporters(ctx, known, policy, old)
-	if err != nil {
-		return nil, nil, err
+	if err == nil && len(importers) > 0 {
+		// The cache may have an importer as it was before an edit that allows this one.
+		names := make([]string, 0, maxConfirmed)
+		for _, one := range importers[:min(len(importers), maxConfirmed)] {
+			names = append(names, one.name)
+		}
+		if err = v.refresh(ctx, known, names); err == nil {
+			importers, err = v.brokenImporters(ctx, known, policy, old)
+		}
 	}
 	switch {
+	case err != nil:
+		return nil, nil, err
 	case len(broken)+len(importers) == 0:
+		return nil, nil, nil
 	case ignoresUsers(policy):
-		warnings = append(warnings, heldBack(len(broken), len(importers)))
+		return []string{heldBack(len(broken), len(importers))}, nil, nil
 	default:
-		errs = append(errs, v.denials(ctx, requester, broken, importers)...)
+		return nil, v.denials(ctx, requester, broken, importers), nil
 	}
-	return warnings, errs, nil
+}
+
+// checkLive is check, and once more with live imports if the policy is wrong: the cache may have an import as it was before an
+// edit that the module needs.
+func (v *Validator) checkLive(
+	ctx context.Context, known imports.Policies, policy *appsv1alpha1.PodTransitionPolicy,
+) (errs field.ErrorList, warnings []string, err error) {
+	errs, warnings, err = v.check(ctx, known, policy)
+	if err != nil || len(errs) == 0 || len(policy.Spec.Imports) == 0 {
+		return errs, warnings, err
+	}
+	if err := v.refresh(ctx, known, policy.Spec.Imports); err != nil {
+		return nil, nil, err
+	}
+	return v.check(ctx, known, policy)
 }
 
 // check compiles the module of a policy with what it imports, and returns what is wrong with its fields, and the probable mistakes in
@@ -180,13 +213,28 @@ func (v *Validator) source(ctx context.Context, known imports.Policies, policy *
 		if !errors.As(err, &missing) {
 			return source, err
 		}
-		found := &appsv1alpha1.PodTransitionPolicy{}
-		switch readErr := v.apiReader.Get(ctx, client.ObjectKey{Name: missing.Name}, found); {
-		case apierrors.IsNotFound(readErr):
-			return "", err
-		case readErr != nil:
-			return "", fmt.Errorf("reading PodTransitionPolicy %q: %w", missing.Name, readErr)
+		if readErr := v.refresh(ctx, known, []string{missing.Name}); readErr != nil {
+			return "", readErr
 		}
-		known[missing.Name] = found
+		if _, exists := known[missing.Name]; !exists {
+			return "", err
+		}
 	}
+}
+
+// refresh replaces policies by what the API server has.
+func (v *Validator) refresh(ctx context.Context, known imports.Policies, names []string) error {
+	for _, name := range names {
+		found := &appsv1alpha1.PodTransitionPolicy{}
+		err := v.apiReader.Get(ctx, client.ObjectKey{Name: name}, found)
+		switch {
+		case apierrors.IsNotFound(err):
+			delete(known, name)
+		case err != nil:
+			return fmt.Errorf("reading PodTransitionPolicy %q: %w", name, err)
+		default:
+			known[name] = found
+		}
+	}
+	return nil
 }
