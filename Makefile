@@ -17,18 +17,22 @@ YES ?=
 # kubectl from the local control plane when it was built, else the one of the user.
 KUBECTL = $(or $(wildcard $(BIN)/kubectl),kubectl)
 
-# The race detector needs a C compiler.
-RACE ?= $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && echo -race)
-
 # The component with the alerts. A PrometheusRule has the groups of a file of rules in its spec.
 ALERTS := config/components/alerts
 
+# The compiler collects garbage for a quarter of its time by default, and writes what debuggers read
+# for a fifth. Every build has the same flags, since each set of flags compiles all dependencies.
+# `make build GOFLAGS=` builds a program to debug.
+ifeq ($(MAKELEVEL),0)
+export GOFLAGS := $(strip $(shell go env GOFLAGS) -gcflags=all=-dwarf=false)
+endif
+GO := GOGC=400 go
+
 GO_DIRS := apis cmd config examples hack pkg policies test
 
-# pkg/ is tested with the race detector, which is too slow for the rest. The sandbox starts
-# children, each of which takes a second under it, and its limits of memory have no meaning
-# there. The search for absent facts evaluates thousands of inputs in one goroutine. Suites
-# have targets of their own.
+# The sandbox starts children, each of which takes a second under the race detector, and its
+# limits of memory have no meaning there. The search for absent facts evaluates thousands of
+# inputs in one goroutine.
 RACE_PACKAGES = $$(go list ./pkg/... | grep -v -e /pkg/opa/sandbox -e /pkg/opa/absence)
 
 # Tests that measure the heap or the time of modules: the race detector multiplies both.
@@ -36,8 +40,8 @@ HEAP_TESTS = ^Test.*Heap$$
 # Minutes: a part of test-hostile.
 SLOW_TESTS = ^TestEveryBuiltinWithLargeArguments$$
 
-HEAP_PACKAGES = ./pkg/evaluation ./pkg/loadshed ./pkg/opa
-OTHER_PACKAGES = ./pkg/opa/sandbox ./pkg/opa/absence $$(go list ./... | grep -v -e /podops/pkg/ -e /test/clients -e /test/integration -e /test/processes -e /test/e2e -e /test/hostile -e /test/image -e /test/kvstore -e /test/matrix -e /test/memlimit -e /test/upgrade -e /test/prometheus/live)
+# All but the suites, which have targets of their own.
+UNIT_PACKAGES = $$(go list ./... | grep -v -e /test/clients -e /test/integration -e /test/processes -e /test/e2e -e /test/hostile -e /test/image -e /test/kvstore -e /test/matrix -e /test/memlimit -e /test/upgrade -e /test/prometheus/live)
 
 # Packages with property tests. Only their tests have the flag of the number of schedules.
 PROPERTY_PACKAGES = $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/pgregory.net\/rapid/ {print $$1}')
@@ -107,11 +111,11 @@ run: build ## Run the manager on this machine against KUBECONFIG; ARGS adds flag
 
 .PHONY: build
 build: ## Build the manager into bin/.
-	go build -o $(BIN)/manager ./cmd/manager
+	$(GO) build -o $(BIN)/manager ./cmd/manager
 
 .PHONY: bin/kubectl-podops
 bin/kubectl-podops: ## Build the kubectl plugin into bin/.
-	@go build -C cmd/kubectl-podops -o $(BIN)/kubectl-podops .
+	@$(GO) build -C cmd/kubectl-podops -o $(BIN)/kubectl-podops .
 
 .PHONY: generate
 generate: $(TOOLS)/controller-gen ## Generate the deepcopy methods of the API types.
@@ -121,23 +125,23 @@ generate: $(TOOLS)/controller-gen ## Generate the deepcopy methods of the API ty
 manifests: $(TOOLS)/controller-gen ## Generate the CRDs from the API types, and the PrometheusRule from the file of alerts.
 	$(TOOLS)/controller-gen crd paths=./apis/apps/... output:crd:dir=config/crd/bases
 	$(TOOLS)/controller-gen crd paths=./apis/kvstore/... output:crd:dir=config/kvstore-operator/crd
-	go run ./hack/crdbounds config/crd/bases/*.yaml config/kvstore-operator/crd/*.yaml
+	$(GO) run ./hack/crdbounds config/crd/bases/*.yaml config/kvstore-operator/crd/*.yaml
 	{ sed '/^spec:$$/q' $(ALERTS)/prometheusrule.yaml; sed -e '/^#/d' -e 's/^./  &/' $(ALERTS)/rules.yaml; } > $(ALERTS)/new
 	mv $(ALERTS)/new $(ALERTS)/prometheusrule.yaml
 
 .PHONY: docs
 docs: ## Generate docs/flags.md, docs/metrics.md and docs/kubectl-podops from the manager and the verbs of the plugin.
-	go run ./hack/flagsdoc docs/flags.md
-	go run ./hack/metricsdoc docs/metrics.md
-	go run -C cmd/kubectl-podops ./internal/reference $(CURDIR)/docs/kubectl-podops
+	$(GO) run ./hack/flagsdoc docs/flags.md
+	$(GO) run ./hack/metricsdoc docs/metrics.md
+	$(GO) run -C cmd/kubectl-podops ./internal/reference $(CURDIR)/docs/kubectl-podops
 
 .PHONY: chart
 chart: bin/kubectl-podops ## Write the Helm chart in charts/podops from the manifests of the plugin and the flags of the manager.
-	go run -C hack/chart . $(BIN)/kubectl-podops $(CURDIR)/charts/podops
+	$(GO) run -C hack/chart . $(BIN)/kubectl-podops $(CURDIR)/charts/podops
 
 .PHONY: graph
 graph: ## Print the imports between packages by layer; fails when one points upwards.
-	@go run ./hack/graph
+	@$(GO) run ./hack/graph
 
 .PHONY: fmt
 fmt: ## Format the Go sources.
@@ -157,8 +161,8 @@ vet: ## Run go vet.
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## Run the linters.
-	go run ./hack/words
-	go run ./hack/links
+	$(GO) run ./hack/words
+	$(GO) run ./hack/links
 	$(TOOLS)/golangci-lint run
 	cd test/controlplane && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml $(CONTROLPLANE_PACKAGES)
 	cd pkg/adapters/alibabacloudslb && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
@@ -173,7 +177,7 @@ lint: $(TOOLS)/golangci-lint ## Run the linters.
 verify: generate manifests docs chart ## Generate, then check format, lint, manifests, and that the tree is clean.
 	@unformatted=$$(gofmt -s -l $(GO_DIRS)); \
 		test -z "$$unformatted" || { echo "not formatted, run make fmt:"; echo "$$unformatted"; exit 1; }
-	$(MAKE) --no-print-directory vet lint
+	$(MAKE) --no-print-directory lint
 	go test ./config/...
 	@test -z "$$(git status --porcelain)" || \
 		{ echo "the tree differs from the last commit; is generated code missing?"; git status --short; git --no-pager diff; exit 1; }
@@ -210,32 +214,34 @@ bench-floor: kube bin/scale bin/floor ## Measure what the transport of lifecycle
 # gaps, at a lower priority, because no kubelet waits for them.
 .PHONY: test
 test: FIRST = go build -o $(BIN)/ ./cmd/manager
-test: kube ## Run every test except test-long, test-matrix, test-hostile and test-upgrade; the first run fetches or builds the local control plane.
+test: kube ## Run the unit tests and the stories on the local control plane. The first run fetches or builds the local control plane.
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=line BESIDE=nice test-e2e test-unit test-integration test-controlplane test-processes test-world-share
 
 # Two at a time, since each waits for most of its time; the longest first. test-hostile keeps a machine busy, so it is alone.
-# test-upgrade is not one of them: it needs the history of the repository.
-SUITES = test-kvstore test-versions test-image test-long test-matrix test-prometheus test-properties test-browser test-alerts
+# test-upgrade and test-matrix are not among them: .ci/run calls both.
+SUITES = test-race test-kvstore test-versions test-image test-long test-prometheus test-properties test-browser test-alerts
 
 .PHONY: test-suites
-test-suites: kube build ## Run the suites that are not part of test, two at a time.
+test-suites: kube build ## Run the suites that are not part of .ci/run, two at a time.
 	$(MAKE) --no-print-directory test-hostile
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=line $(SUITES)
 
-# Without vet, which `make vet` runs on tests, too. Under the race detector, which makes it several
-# times slower, a property test runs a fifth of its schedules: test-properties runs them all.
+# Without vet, which `make lint` runs on tests, too. A property test runs a fifth of its schedules: test-properties
+# runs them all.
 .PHONY: test-unit
 test-unit: test-policies ## Run the unit tests and the Rego tests.
-	$(if $(RACE),,@echo "no C compiler, hence no race detector")
-	$(BESIDE) go test -vet=off $(if $(RACE),$(RACE) -short) -skip '$(HEAP_TESTS)' $(RACE_PACKAGES)
-	$(BESIDE) go test -vet=off -run '$(HEAP_TESTS)' $(HEAP_PACKAGES)
-	$(BESIDE) go test -vet=off -skip '$(SLOW_TESTS)' $(OTHER_PACKAGES)
+	$(BESIDE) go test -vet=off -short -skip '$(SLOW_TESTS)' $(UNIT_PACKAGES)
 	$(BESIDE) go test -C test/memlimit -vet=off # In its directory go test prints why it skips.
 	$(BESIDE) go test -C pkg/adapters/alibabacloudslb -vet=off ./...
 	$(BESIDE) go test -C examples/kvstore -vet=off ./...
 	$(BESIDE) go test -C cmd/kubectl-podops -vet=off ./...
 	$(BESIDE) go test -C hack/release -vet=off ./...
 	$(BESIDE) go test -C hack/chart -vet=off ./...
+
+# Apart from test: it compiles every dependency once more, and its tests take several times as long.
+.PHONY: test-race
+test-race: ## Run the unit tests of pkg with the race detector, which needs a C compiler.
+	go test -vet=off -race -short -skip '$(HEAP_TESTS)' $(RACE_PACKAGES)
 
 # How many schedules a property test runs.
 CHECKS ?= 100
@@ -263,7 +269,7 @@ DEFECT ?= *
 
 .PHONY: test-world-defects
 test-world-defects: ## Build defects into PodOps, one at a time, and print which law of test-world finds each; DEFECT='scales-*' for some.
-	go run -C test/world ./defects -defect '$(DEFECT)'
+	$(GO) run -C test/world ./defects -defect '$(DEFECT)'
 
 # The commands of a policy author on the policies of this repository, with the opa program and
 # not with the engine. Only rules of users read the input that the schema describes.
@@ -290,8 +296,9 @@ test-processes: kube bin/kvstore ## Run the tests of pods that are real processe
 	$(BESIDE) env $(TEST_ENV) go test -vet=off -count=1 -timeout 10m ./test/processes
 
 # Each process has a cluster of its own. Most of the time the stories wait, so test-e2e has more of them than processors.
+# Three times the garbage takes a tenth of the time from everything, for 200 MB a cluster.
 E2E_PROCS ?= 2
-E2E = $(TEST_ENV) $(TOOLS)/ginkgo run --procs=$(E2E_PROCS) --timeout=40m --poll-progress-after=0
+E2E = $(TEST_ENV) GOGC=300 $(TOOLS)/ginkgo run --procs=$(E2E_PROCS) --timeout=40m --poll-progress-after=0
 
 .PHONY: test-e2e
 test-e2e: E2E_PROCS = 3
@@ -433,7 +440,7 @@ image-given:
 
 .PHONY: controlplane
 controlplane:
-	@go build -C test/controlplane -o $(BIN)/controlplane ./cmd/controlplane
+	@$(GO) build -C test/controlplane -o $(BIN)/controlplane ./cmd/controlplane
 
 # etcd, kube-apiserver, kubectl and so on, once: fetched, or built in minutes. FIRST is a command that is run
 # beside the downloads. PODOPS_KUBE=fetch, PODOPS_KUBE=build and PODOPS_KUBE_MIRROR decide: see test/controlplane.
@@ -449,61 +456,61 @@ kube-oldest: kube
 
 .PHONY: bin/bench
 bin/bench:
-	@go build -o $(BIN)/bench ./test/bench
+	@$(GO) build -o $(BIN)/bench ./test/bench
 
 # The adapter that authors of adapters copy.
 .PHONY: bin/adapter-template
 bin/adapter-template:
-	@go build -o $(BIN)/adapter-template ./pkg/resourceconsist/adaptertest/template
+	@$(GO) build -o $(BIN)/adapter-template ./pkg/resourceconsist/adaptertest/template
 
 .PHONY: bin/demo
 bin/demo:
-	go build -o $(BIN)/demo ./test/demo
+	$(GO) build -o $(BIN)/demo ./test/demo
 
 .PHONY: bin/demo-kvstore
 bin/demo-kvstore:
-	go build -o $(BIN)/demo-kvstore ./test/kvstore
+	$(GO) build -o $(BIN)/demo-kvstore ./test/kvstore
 
 .PHONY: bin/kvstore-operator
 bin/kvstore-operator:
-	go build -o $(BIN)/kvstore-operator ./cmd/kvstore-operator
+	$(GO) build -o $(BIN)/kvstore-operator ./cmd/kvstore-operator
 
 .PHONY: bin/traffic
 bin/traffic:
-	go build -o $(BIN)/traffic ./test/traffic
+	$(GO) build -o $(BIN)/traffic ./test/traffic
 
 .PHONY: bin/scale
 bin/scale:
-	@go build -o $(BIN)/scale ./test/scale
+	@$(GO) build -o $(BIN)/scale ./test/scale
 
 .PHONY: bin/floor
 bin/floor:
-	@go build -o $(BIN)/floor ./test/scale/floor
+	@$(GO) build -o $(BIN)/floor ./test/scale/floor
 
 # The key-value store of the example operator, and its load generator, in a module of their own.
 .PHONY: bin/kvstore
 bin/kvstore:
-	@go build -C examples/kvstore -o $(BIN)/ ./cmd/kvstore ./cmd/kvstore-load
+	@$(GO) build -C examples/kvstore -o $(BIN)/ ./cmd/kvstore ./cmd/kvstore-load
 
 # An approval service to try webhook rules with; --help lists its options.
 .PHONY: bin/approvals
 bin/approvals:
-	go build -o $(BIN)/approvals ./test/approvals/cmd/approvals
+	$(GO) build -o $(BIN)/approvals ./test/approvals/cmd/approvals
 
 # A module of its own, so that its dependencies do not move those of the other tools.
 $(TOOLS)/opa: hack/opa/go.mod hack/opa/go.sum
-	go build -C hack/opa -o $@ github.com/open-policy-agent/opa
+	$(GO) build -C hack/opa -o $@ github.com/open-policy-agent/opa
 
 $(BIN)/clients/%: test/clients/%/go.mod test/clients/%/go.sum
-	go build -C test/clients/$* -o $@ $$(go list -C test/clients/$* -f '{{.ImportPath}}' tool)
+	$(GO) build -C test/clients/$* -o $@ $$(go list -C test/clients/$* -f '{{.ImportPath}}' tool)
 
 # Go knows best whether the sources have changed.
 .PHONY: $(TOOLS)/release
 $(TOOLS)/release:
-	@go build -C hack/release -o $@ .
+	@$(GO) build -C hack/release -o $@ .
 
 $(TOOLS)/ginkgo: go.mod
-	go build -o $@ github.com/onsi/ginkgo/v2/ginkgo
+	$(GO) build -o $@ github.com/onsi/ginkgo/v2/ginkgo
 
 $(TOOLS)/%: hack/tools/go.mod hack/tools/go.sum
-	go build -C hack/tools -o $@ $$(go list -C hack/tools -f '{{.ImportPath}}' tool | grep '/$*$$')
+	$(GO) build -C hack/tools -o $@ $$(go list -C hack/tools -f '{{.ImportPath}}' tool | grep '/$*$$')

@@ -33,11 +33,10 @@ func TestACopyOfTheTemplateBuildsAndPasses(t *testing.T) {
 	for _, arguments := range [][]string{
 		{"mod", "edit", "-replace", "github.com/podops-dev/podops=" + root},
 		{"build", "-mod=mod", "-o", "adapter", "."},
-		{"vet", "-mod=mod", "."},
-		{"test", "-mod=mod", "-v", "-count=1", "."},
+		{"test", "-mod=mod", "-vet=off", "-v", "-count=1", "."},
 	} {
 		command := exec.Command("go", arguments...)
-		command.Dir, command.Env = module, append(os.Environ(), "GOFLAGS=", "GOWORK=off")
+		command.Dir, command.Env = module, append(os.Environ(), "GOWORK=off")
 		out, err := command.CombinedOutput()
 		if err != nil {
 			t.Fatalf("go %s: %v\n%s", strings.Join(arguments, " "), err, out)

@@ -34,6 +34,10 @@ const (
 	// compilerGOGC is the GOGC of the compiler, which collects garbage for a quarter of its time
 	// by default. A package takes half a gigabyte at most.
 	compilerGOGC = "400"
+
+	// compilerFlags are those of every build of the Makefile, which shares packages with this one: nothing that only
+	// debuggers read, which takes a fifth of the time.
+	compilerFlags = "-gcflags=all=-dwarf=false"
 )
 
 // Target is the Kubernetes version to build, as its go.mod requires it, with the programs.
@@ -46,7 +50,6 @@ type Target struct {
 	official []string          // programs in the multi-call binary, which release sites have, too
 	own      []string          // main packages of programs that no release site has
 	links    map[string]string // programs of Newest, relative to bin
-	flags    []string          // of go build
 }
 
 // Newest returns all programs of the version that everything is tested on. With its folder as
@@ -68,8 +71,6 @@ func Oldest() Target {
 		module: "oldest", kube: ".", sources: []string{"*.go"}, bin: "oldest",
 		official: []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"},
 		links:    map[string]string{"etcd": "../etcd", "kubectl": "../kubectl", kubeletsBinary: "../" + kubeletsBinary},
-		// No other build shares the packages of this version, and no debugger reads them.
-		flags: []string{"-gcflags=k8s.io/...=-dwarf=false"},
 	}
 }
 
@@ -99,7 +100,7 @@ func start(ctx context.Context, command []string, out io.Writer) (done func() er
 	go func() {
 		defer close(ended)
 		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-		cmd.Stdout, cmd.Stderr = out, out
+		cmd.Env, cmd.Stdout, cmd.Stderr = compilerEnv(), out, out
 		if err := cmd.Run(); err != nil && ctx.Err() == nil {
 			ended <- fmt.Errorf("running %s: %w", strings.Join(command, " "), err)
 		}
@@ -185,7 +186,7 @@ func (t Target) stamp(ctx context.Context, source string) (string, error) {
 		return "", err
 	}
 	hash := sha256.New()
-	fmt.Fprintf(hash, "%s\n%s\n%s", version, flags, strings.Join(t.flags, " "))
+	fmt.Fprintf(hash, "%s\n%s\n%s", version, flags, compilerFlags)
 	files := []string{"go.mod", "go.sum"}
 	for _, pattern := range t.sources {
 		found, err := fs.Glob(os.DirFS(source), pattern)
@@ -207,6 +208,11 @@ func (t Target) stamp(ctx context.Context, source string) (string, error) {
 	return fmt.Sprintf("%x", hash.Sum(nil)), nil
 }
 
+// compilerEnv returns the environment of go build.
+func compilerEnv() []string {
+	return append(os.Environ(), "GOGC="+cmp.Or(os.Getenv("GOGC"), compilerGOGC))
+}
+
 // compile builds main packages into bin once compiled has returned; the old binaries stay until the new
 // binaries are complete, so that processes can still start them.
 func (t Target) compile(ctx context.Context, source, bin string, mains []string, compiled func() error, out io.Writer) error {
@@ -222,7 +228,7 @@ func (t Target) compile(ctx context.Context, source, bin string, mains []string,
 	if err != nil {
 		return err
 	}
-	buildFlags := append([]string{"-ldflags", flags}, t.flags...)
+	buildFlags := []string{"-ldflags", flags, compilerFlags}
 	work, err := t.staleWork(ctx, source, buildFlags, mains)
 	if err != nil {
 		return err
@@ -236,7 +242,7 @@ func (t Target) compile(ctx context.Context, source, bin string, mains []string,
 	defer os.RemoveAll(building)
 	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-v", "-o", building + "/"}, buildFlags, mains)...)
 	cmd.Dir = source
-	cmd.Env = append(os.Environ(), "GOGC="+cmp.Or(os.Getenv("GOGC"), compilerGOGC))
+	cmd.Env = compilerEnv()
 	p := newReader(work)
 	stop := progress.Show(out, p.line)
 	cmd.Stderr = p
