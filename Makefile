@@ -148,7 +148,7 @@ fmt: ## Format the Go sources.
 	gofmt -s -w $(GO_DIRS)
 
 .PHONY: vet
-vet: ## Run go vet.
+vet: ## Run go vet, which is a part of lint but for test/world.
 	go vet ./...
 	go vet -C test/controlplane $(CONTROLPLANE_PACKAGES)
 	go vet -C pkg/adapters/alibabacloudslb ./...
@@ -159,26 +159,30 @@ vet: ## Run go vet.
 	go vet -C hack/release ./...
 	go vet -C hack/chart ./...
 
+LINT = GOGC=200 $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
+# The other linters check the imports of Kubernetes for minutes.
+LINT_WORLD = $(LINT) --fast-only
+
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## Run the linters.
 	$(GO) run ./hack/words
 	$(GO) run ./hack/links
-	$(TOOLS)/golangci-lint run
-	cd test/controlplane && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml $(CONTROLPLANE_PACKAGES)
-	cd pkg/adapters/alibabacloudslb && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
-	cd examples/kvstore && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
-	cd cmd/kubectl-podops && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
-	cd test/browser && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
-	cd test/world && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml --fast-only # The others check the imports of Kubernetes for minutes.
-	cd hack/release && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
-	cd hack/chart && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
+	$(LINT)
+	cd test/controlplane && $(LINT) $(CONTROLPLANE_PACKAGES)
+	cd pkg/adapters/alibabacloudslb && $(LINT)
+	cd examples/kvstore && $(LINT)
+	cd cmd/kubectl-podops && $(LINT)
+	cd test/browser && $(LINT)
+	cd test/world && $(LINT_WORLD)
+	cd hack/release && $(LINT)
+	cd hack/chart && $(LINT)
 
 .PHONY: verify
 verify: generate manifests docs chart ## Generate, then check format, lint, manifests, and that the tree is clean.
 	@unformatted=$$(gofmt -s -l $(GO_DIRS)); \
 		test -z "$$unformatted" || { echo "not formatted, run make fmt:"; echo "$$unformatted"; exit 1; }
 	$(MAKE) --no-print-directory lint
-	go test ./config/...
+	go test -vet=off ./config/...
 	@test -z "$$(git status --porcelain)" || \
 		{ echo "the tree differs from the last commit; is generated code missing?"; git status --short; git --no-pager diff; exit 1; }
 
@@ -189,13 +193,13 @@ bench: bin/bench ## Compare rules in Rego with the same in Go; ARGS=-check fails
 # Its own binary: a test may run at the same time.
 .PHONY: bench-calls
 bench-calls: kube build ## Show that dead approval services do not slow down other rules; fails above 2x.
-	go test -c -o $(BIN)/bench-calls.test ./test/e2e
+	go test -vet=off -c -o $(BIN)/bench-calls.test ./test/e2e
 	cd test/e2e && $(TEST_ENV) $(BIN)/bench-calls.test -test.timeout 30m -ginkgo.label-filter=bench
 
 # Its own binary, too.
 .PHONY: bench-events
 bench-events: kube build ## Show that events do not slow down bursts of updates; fails above 15 %.
-	go test -c -o $(BIN)/bench-events.test ./test/e2e
+	go test -vet=off -c -o $(BIN)/bench-events.test ./test/e2e
 	cd test/e2e && $(TEST_ENV) $(BIN)/bench-events.test -test.timeout 30m -ginkgo.label-filter=bench-events
 
 # An API server alone: neither scheduler nor kubelets take processor time from the manager.
@@ -214,7 +218,7 @@ bench-floor: kube bin/scale bin/floor ## Measure what the transport of lifecycle
 # gaps, at a lower priority, because no kubelet waits for them.
 .PHONY: test
 test: FIRST = go build -o $(BIN)/ ./cmd/manager
-test: kube ## Run the unit tests and the stories on the local control plane. The first run fetches or builds the local control plane.
+test: kube ## Run the unit tests, and the stories on the local control plane, which the first run fetches or builds.
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=line BESIDE=nice test-e2e test-unit test-integration test-controlplane test-processes test-world-share
 
 # Two at a time, since each waits for most of its time; the longest first. test-hostile keeps a machine busy, so it is alone.
@@ -298,7 +302,7 @@ test-processes: kube bin/kvstore ## Run the tests of pods that are real processe
 # Each process has a cluster of its own. Most of the time the stories wait, so test-e2e has more of them than processors.
 # Three times the garbage takes a tenth of the time from everything, for 200 MB a cluster.
 E2E_PROCS ?= 2
-E2E = $(TEST_ENV) GOGC=300 $(TOOLS)/ginkgo run --procs=$(E2E_PROCS) --timeout=40m --poll-progress-after=0
+E2E = $(TEST_ENV) GOGC=300 $(TOOLS)/ginkgo run --vet=off --procs=$(E2E_PROCS) --timeout=40m --poll-progress-after=0
 
 .PHONY: test-e2e
 test-e2e: E2E_PROCS = 3
@@ -324,7 +328,7 @@ test-kvstore: build bin/kvstore-operator bin/kvstore controlplane ## Play the li
 # Apart from test: its rows take nodes away, and wait for each other where machines are busy.
 .PHONY: test-matrix
 test-matrix: kube build ## Remove pods in every way on real controllers, and compare with docs/workloads.md; ARGS=-update writes it.
-	go test -c -o $(BIN)/matrix.test ./test/matrix
+	go test -vet=off -c -o $(BIN)/matrix.test ./test/matrix
 	cd test/matrix && $(TEST_ENV) $(BIN)/matrix.test -test.timeout 20m -test.v $(ARGS)
 
 # Programs of other projects, each built in a module of its own: minutes, once.
@@ -332,12 +336,12 @@ CLIENTS = descheduler argo-rollouts lws kruise
 
 .PHONY: test-clients
 test-clients: kube build $(CLIENTS:%=$(BIN)/clients/%) ## Play stories of programs that remove pods beside PodOps, and compare with docs/workloads.md; ARGS=-update writes it.
-	go test -c -o $(BIN)/clients.test ./test/clients
+	go test -vet=off -c -o $(BIN)/clients.test ./test/clients
 	cd test/clients && $(TEST_ENV) $(BIN)/clients.test -test.timeout 20m -test.v -test.run '^TestClients$$' $(ARGS)
 
 .PHONY: bench-waits
 bench-waits: kube build ## Measure the requests of a stranger while 500 evictions wait; fails above twice their time. ARGS=-slower=0 only measures.
-	go test -c -o $(BIN)/clients.test ./test/clients
+	go test -vet=off -c -o $(BIN)/clients.test ./test/clients
 	cd test/clients && $(TEST_ENV) $(BIN)/clients.test -test.timeout 10m -test.v -test.run '^TestWaits$$' $(ARGS)
 
 # Chromium comes from the packages of the distribution.
@@ -360,14 +364,14 @@ test-prometheus: kube build bin/demo ## Evaluate alerts and dashboard in a Prome
 # A memory cgroup of its own: the limit of the Deployment is part of what is tested.
 .PHONY: test-hostile
 test-hostile: kube build ## Attack a manager with 1 GiB of memory, and workers by each builtin; ARGS=-timed also checks a neighbour.
-	go test -c -o $(BIN)/hostile.test ./test/hostile
+	go test -vet=off -c -o $(BIN)/hostile.test ./test/hostile
 	cd test/hostile && $(TEST_ENV) $(BIN)/hostile.test -test.timeout 30m $(ARGS)
 	go test -vet=off -count=1 -timeout 30m -v -run '$(SLOW_TESTS)' ./pkg/opa/sandbox
 
 # The previous release is built from the history of this repository.
 .PHONY: test-upgrade
 test-upgrade: kube build ## Upgrade from the previous release under load, kill leaders, and go back; prints the times of admission.
-	go test -c -o $(BIN)/upgrade.test ./test/upgrade
+	go test -vet=off -c -o $(BIN)/upgrade.test ./test/upgrade
 	previous=$$(hack/previous-release $(BIN)/previous) && cd test/upgrade && \
 		$(TEST_ENV) PODOPS_PREVIOUS=$$previous $(BIN)/upgrade.test -test.timeout 15m
 

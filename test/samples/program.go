@@ -91,9 +91,11 @@ func pages(root string) ([]Sample, error) {
 	return all, nil
 }
 
-// Environment returns the environment of go commands in the module: they need no network.
+// Environment returns the environment of go commands in the module: they need no network, and have the flags of
+// this process, with which the dependencies are compiled already.
 func Environment() []string {
-	return append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
+	flags := strings.TrimSpace(os.Getenv("GOFLAGS") + " -mod=mod")
+	return append(os.Environ(), "GOFLAGS="+flags, "GOPROXY=off", "GOWORK=off")
 }
 
 func writeModFiles(dir, root string) error {
