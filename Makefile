@@ -214,12 +214,21 @@ bench-floor: kube bin/scale bin/floor ## Measure what the transport of lifecycle
 
 ##@ Test
 
-# Two lanes, since the end-to-end tests wait about half of their time: the unit tests fill the
-# gaps, at a lower priority, because no kubelet waits for them.
+# Two lanes, since the end-to-end tests wait about half of their time: the others fill the gaps, one after the other and
+# at a lower priority, because no kubelet waits for them. Each lane is one target: make starts what is ready, and with more
+# targets the end-to-end tests, which wait for programs and take longest, would begin last.
 .PHONY: test
 test: FIRST = go build -o $(BIN)/ ./cmd/manager
 test: kube ## Run the unit tests, and the stories on the local control plane, which the first run fetches or builds.
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=line BESIDE=nice test-e2e test-unit test-integration test-controlplane test-processes test-world-share
+	$(MAKE) --no-print-directory --jobs=2 test-e2e test-beside
+
+.PHONY: test-beside
+test-beside:
+	@$(MAKE) --no-print-directory BESIDE=nice test-unit test-integration test-controlplane test-processes test-world-share
+
+ifdef BESIDE
+.NOTPARALLEL:
+endif
 
 # Two at a time, since each waits for most of its time; the longest first. test-hostile keeps a machine busy, so it is alone.
 # test-upgrade and test-matrix are not among them: .ci/run calls both.
