@@ -35,7 +35,7 @@ const (
 	// by default. A package takes half a gigabyte at most.
 	compilerGOGC = "400"
 
-	// compilerFlags are those of every build of the Makefile, which shares packages with this one: nothing that only
+	// compilerFlags are the same in the Makefile, so that its builds share packages with this one: nothing that only
 	// debuggers read, which takes a fifth of the time.
 	compilerFlags = "-gcflags=all=-dwarf=false"
 )
