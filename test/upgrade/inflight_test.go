@@ -125,7 +125,9 @@ func (f *inFlight) evict(ctx context.Context) error {
 }
 
 // drain evicts the pod again and again, as kubectl drain does, until stop is called. It leaves out the times at which
-// a leader is killed: evictions may pass then, as docs/upgrade.md states.
+// a leader is killed: evictions may pass then, as docs/upgrade.md states. An eviction that no manager answers is repeated
+// at once: a leader of the previous release cancels a request whose record is older than three intervals, and records
+// every other repetition.
 func (f *inFlight) drain() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -139,7 +141,9 @@ func (f *inFlight) drain() (stop func()) {
 				return
 			case <-pace.C:
 				f.replicas.betweenKills(func() {
-					_ = f.evict(ctx) // held, or carried out: the pod shows it
+					answered, cancel := context.WithTimeout(ctx, evictionPace)
+					defer cancel()
+					_ = insist(answered, f.evict) // held, or carried out: the pod shows it
 				})
 			}
 		}
