@@ -224,7 +224,7 @@ test: kube ## Run the unit tests, and the stories on the local control plane, wh
 
 .PHONY: test-beside
 test-beside:
-	@$(MAKE) --no-print-directory BESIDE=nice test-unit test-integration test-controlplane test-processes test-world-share
+	@$(MAKE) --no-print-directory BESIDE='nice -n 5' test-unit test-integration test-controlplane test-processes test-world-share
 
 ifdef BESIDE
 .NOTPARALLEL:
@@ -240,21 +240,21 @@ test-suites: kube build ## Run the suites that are not part of .ci/run, two at a
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=line $(SUITES)
 
 # Without vet, which `make lint` runs on tests, too. A property test runs a fifth of its schedules: test-properties
-# runs them all.
+# runs them all. Beside the end-to-end tests a package may take ten times as long as alone.
 .PHONY: test-unit
 test-unit: test-policies ## Run the unit tests and the Rego tests.
-	$(BESIDE) go test -vet=off -short -skip '$(SLOW_TESTS)' $(UNIT_PACKAGES)
+	$(BESIDE) go test -vet=off -short -timeout 30m -skip '$(SLOW_TESTS)' $(UNIT_PACKAGES)
 	$(BESIDE) go test -C test/memlimit -vet=off # In its directory go test prints why it skips.
-	$(BESIDE) go test -C pkg/adapters/alibabacloudslb -vet=off ./...
-	$(BESIDE) go test -C examples/kvstore -vet=off ./...
-	$(BESIDE) go test -C cmd/kubectl-podops -vet=off ./...
-	$(BESIDE) go test -C hack/release -vet=off ./...
-	$(BESIDE) go test -C hack/chart -vet=off ./...
+	$(BESIDE) go test -C pkg/adapters/alibabacloudslb -vet=off -timeout 30m ./...
+	$(BESIDE) go test -C examples/kvstore -vet=off -timeout 30m ./...
+	$(BESIDE) go test -C cmd/kubectl-podops -vet=off -timeout 30m ./...
+	$(BESIDE) go test -C hack/release -vet=off -timeout 30m ./...
+	$(BESIDE) go test -C hack/chart -vet=off -timeout 30m ./...
 
 # Apart from test: it compiles every dependency once more, and its tests take several times as long.
 .PHONY: test-race
 test-race: ## Run the unit tests of pkg with the race detector, which needs a C compiler.
-	go test -vet=off -race -short -skip '$(HEAP_TESTS)' $(RACE_PACKAGES)
+	go test -vet=off -race -short -timeout 30m -skip '$(HEAP_TESTS)' $(RACE_PACKAGES)
 
 # How many schedules a property test runs.
 CHECKS ?= 100
@@ -306,7 +306,7 @@ test-controlplane: kube ## Run the tests of the local control plane.
 
 .PHONY: test-processes
 test-processes: kube bin/kvstore ## Run the tests of pods that are real processes.
-	$(BESIDE) env $(TEST_ENV) go test -vet=off -count=1 -timeout 10m ./test/processes
+	$(BESIDE) env $(TEST_ENV) go test -vet=off -count=1 -timeout 20m ./test/processes
 
 # Each process has a cluster of its own. Most of the time the stories wait, so test-e2e has more of them than processors.
 # Three times the garbage takes a tenth of the time from everything, for 200 MB a cluster.
