@@ -345,7 +345,7 @@ func (s *paritySpace) examples(ctx context.Context) []parityCase {
 }
 
 var _ = Describe("kubectl podops eval", func() {
-	It("gives the verdicts and reasons of a live manager", func(ctx context.Context) {
+	It("gives the verdicts and reasons of a live manager", Label(longStories), func(ctx context.Context) {
 		// A rule that is not enforced and that a round does not reach lets the pod pass without a verdict.
 		managers.stopAll()
 		managers.start(ctx, "--round-budget", "1m")
