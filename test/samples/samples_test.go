@@ -33,6 +33,7 @@ func TestGoSamples(t *testing.T) {
 			t.Errorf("sample %q is in no program", sample.Name())
 		}
 	}
+	run(t, dir, "vet", "./...")
 	run(t, dir, "test", "-vet=off", "./...")
 }
 
