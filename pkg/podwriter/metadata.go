@@ -4,17 +4,24 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
+
+// deniedWithoutLabel is in the message with which config/webhook/manager_policy.yaml denies additions to a pod that has lost the control
+// label.
+const deniedWithoutLabel = "adds nothing to a pod without the label " + appsv1alpha1.ControlLabelKey
 
 // PatchMetadata changes labels and annotations of the pod with this UID, not of another pod of
 // the same name, as any operation controller does; nil values remove a key. It returns the pod
-// as stored, nil when the pod no longer exists.
+// as stored, nil when the pod no longer exists, or has lost the control label, which a cache may not show yet.
 func PatchMetadata(ctx context.Context, c client.Client, pod *corev1.Pod, labels, annotations map[string]any) (*corev1.Pod, error) {
 	return patchMetadata(ctx, c, pod, map[string]any{"uid": pod.UID}, labels, annotations)
 }
@@ -39,7 +46,7 @@ func patchMetadata(ctx context.Context, c client.Client, pod *corev1.Pod, metada
 	stored := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}}
 	err = c.Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch))
 	switch {
-	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsForbidden(err) && strings.Contains(err.Error(), deniedWithoutLabel):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("patching labels of pod %s: %w", client.ObjectKeyFromObject(pod), err)

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/podops-dev/podops/pkg/podwriter"
 )
 
 var _ = Describe("The policy for the manager", Ordered, func() {
@@ -37,6 +39,15 @@ var _ = Describe("The policy for the manager", Ordered, func() {
 	}
 	uncontrolled := func(pod *corev1.Pod) { delete(pod.Labels, "kusionstack.io/control") }
 	operated := func(pod *corev1.Pod) { pod.Labels["operate.podopslifecycle.kusionstack.io/podoperation-1"] = "1" }
+
+	It("denies additions to a pod that has lost the control label, which the manager takes as a pod that has changed", func(ctx context.Context) {
+		pod := newPod(namespace)
+		uncontrolled(pod)
+		pod = stored(ctx, pod)
+		written, err := podwriter.PatchMetadata(ctx, manager, pod, map[string]any{"operating.podopslifecycle.kusionstack.io/b": "1"}, nil)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(written).To(BeNil())
+	})
 
 	DescribeTable("limits a patch", func(ctx context.Context, a attempt) {
 		pod := newPod(namespace)
