@@ -97,9 +97,9 @@ type Waits struct {
 	Passes    int
 }
 
-// cancelled starts the next pause. Deletions that are cancelled during a pause belong to the same
-// pause.
-func (w Waits) cancelled(now time.Time) Waits {
+// Paused starts the next pause, since deletions were cancelled while there was a surplus. Deletions that are cancelled during a pause
+// belong to the same pause.
+func (w Waits) Paused(now time.Time) Waits {
 	if now.Before(w.BeginAfter) {
 		return w
 	}
@@ -156,7 +156,7 @@ func Decide(s Snapshot, waits Waits, now time.Time) (Decision, Waits) {
 	target, replicas := s.Workload.Target(s.Set), Replicas(s.Set.Spec.Replicas)
 	decision.Begin = s.missing(target)
 	if decision.Begin > 0 && len(decision.Unpin) > 0 && !slices.ContainsFunc(s.Pods, IsGranted) {
-		waits = waits.cancelled(now)
+		waits = waits.Paused(now)
 	}
 	if elsewhere := min(decision.Begin, s.Workload.excess(s.Set, s.Related)); elsewhere > 0 {
 		decision.Begin, decision.Wake = decision.Begin-elsewhere, TransferAfter

@@ -55,8 +55,9 @@ func NewReplicaSetDeletes(c client.Client, recorder events.EventRecorder, metric
 
 // Cancel cancels the deletes of pods that a ReplicaSet needs, and of pods that its controller has not deleted for a
 // minute although it may. target is the number of pods that the ReplicaSet is to have, others the number of its pods
-// without the control label; pods are those with it. Cancel returns how soon to call it again; 0 if only a change matters.
-func (r *ReplicaSetDeletes) Cancel(ctx context.Context, target, others int, pods []*corev1.Pod) (wait time.Duration, err error) {
+// without the control label; pods are those with it. Cancel reports whether it has cancelled a delete that the controller might have
+// carried out, and returns how soon to call it again; 0 if only a change matters.
+func (r *ReplicaSetDeletes) Cancel(ctx context.Context, target, others int, pods []*corev1.Pod) (forgone bool, wait time.Duration, err error) {
 	plan := deferreddelete.PlanFor(target, others, pods)
 	for _, pod := range plan.Keep {
 		r.observed.Forget(pod.UID, aspectNeeded)
@@ -64,35 +65,35 @@ func (r *ReplicaSetDeletes) Cancel(ctx context.Context, target, others int, pods
 			r.observed.Forget(pod.UID, aspectAllowed)
 			continue
 		}
-		left, err := r.cancelIn(ctx, pod, aspectAllowed, deferreddelete.OperateLapse, deferreddelete.LapseForgone)
+		undone, left, err := r.cancelIn(ctx, pod, aspectAllowed, deferreddelete.OperateLapse, deferreddelete.LapseForgone)
 		if err != nil {
-			return 0, err
+			return forgone, 0, err
 		}
-		wait = backoff.MinDelay(wait, left)
+		forgone, wait = forgone || undone, backoff.MinDelay(wait, left)
 	}
 	for _, pod := range plan.Cancel {
 		after := cancelWaitingAfter
 		if deferreddelete.IsPermitted(pod) {
 			after = cancelAfter
 		}
-		left, err := r.cancelIn(ctx, pod, aspectNeeded, after, deferreddelete.LapseUnwanted)
+		_, left, err := r.cancelIn(ctx, pod, aspectNeeded, after, deferreddelete.LapseUnwanted)
 		if err != nil {
-			return 0, err
+			return forgone, 0, err
 		}
 		wait = backoff.MinDelay(wait, left)
 	}
-	return wait, nil
+	return forgone, wait, nil
 }
 
-// cancelIn cancels a pod delete once an aspect of the pod has been observed for a time, and returns the time that is left.
+// cancelIn cancels a pod delete once an aspect of the pod has been observed for a time; otherwise it returns the time that is left.
 func (r *ReplicaSetDeletes) cancelIn(
 	ctx context.Context, pod *corev1.Pod, aspect string, after time.Duration, lapse deferreddelete.Lapse,
-) (time.Duration, error) {
+) (undone bool, left time.Duration, err error) {
 	if left := after - r.observed.Observe(pod.UID, aspect, deferreddelete.Begun(pod)); left > 0 {
-		return left, nil
+		return false, left, nil
 	}
-	_, err := r.cancel(ctx, pod, lapse, podwriter.PatchMetadata)
-	return 0, err
+	undone, err = r.cancel(ctx, pod, lapse, podwriter.PatchMetadata)
+	return undone, 0, err
 }
 
 // Exchange cancels the delete of a pod that waits, so that another pod of its ReplicaSet may go. It returns false, and

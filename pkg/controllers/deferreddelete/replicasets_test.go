@@ -30,7 +30,7 @@ func newDeletes(t *testing.T) deletesOf {
 
 func (d deletesOf) cancel(t *testing.T, target int, pods ...*corev1.Pod) time.Duration {
 	t.Helper()
-	wait, err := d.deletes.Cancel(t.Context(), target, 0, pods)
+	_, wait, err := d.deletes.Cancel(t.Context(), target, 0, pods)
 	if err != nil {
 		t.Fatalf("Cancel: %v", err)
 	}
@@ -85,7 +85,9 @@ func TestAPodThatItsOwnerDoesNotDeleteIsUndone(t *testing.T) {
 		t.Errorf("again after %v, want the time that its owner has to delete it", wait)
 	}
 	d.clock.Step(deferreddelete.OperateLapse)
-	d.cancel(t, 0, pod)
+	if forgone, _, err := d.deletes.Cancel(t.Context(), 0, 0, []*corev1.Pod{pod}); err != nil || !forgone {
+		t.Errorf("forgone %t, %v", forgone, err)
+	}
 	d.expectCancelled(t, deferreddelete.LapseForgone)
 }
 

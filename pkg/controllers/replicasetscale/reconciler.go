@@ -39,13 +39,14 @@ import (
 // has kept, is not carried out. It never changes.
 const EventScaleDownDropped = "ScaleDownDropped"
 
-// Deletes cancels the deletes of pods of a ReplicaSet that are not wanted any more. target is the number of pods that the
-// ReplicaSet is to have, others the number of its pods without the control label. Cancel returns how soon to call it again; 0 if only a change matters.
+// Deletes cancels the deletes of pods of a ReplicaSet that are not wanted any more, or that its controller does not carry out. target is
+// the number of pods that the ReplicaSet is to have, others the number of its pods without the control label. Cancel reports whether it
+// has cancelled one of the latter, and returns how soon to call it again; 0 if only a change matters.
 //
 // Exchange cancels the delete of a pod that waits so that another pod begins, and reports whether it has.
 type Deletes interface {
 	Exchange(ctx context.Context, pod *corev1.Pod) (bool, error)
-	Cancel(ctx context.Context, target, others int, pods []*corev1.Pod) (time.Duration, error)
+	Cancel(ctx context.Context, target, others int, pods []*corev1.Pod) (forgone bool, again time.Duration, err error)
 }
 
 // Reconciler carries out the scale-downs of one ReplicaSet at a time.
@@ -248,9 +249,12 @@ func (r *Reconciler) scale(ctx context.Context, req reconcile.Request) (reconcil
 	if err := r.annotate(ctx, set, decision.Annotations); err != nil {
 		return reconcile.Result{}, err
 	}
-	again, err := r.deletes.Cancel(ctx, snapshot.Workload.Target(set), replicasetscale.Others(set, snapshot.Pods), snapshot.Pods)
+	forgone, again, err := r.deletes.Cancel(ctx, snapshot.Workload.Target(set), replicasetscale.Others(set, snapshot.Pods), snapshot.Pods)
 	if err != nil {
 		return reconcile.Result{}, err
+	}
+	if forgone { // another webhook denies the steps of a rollout, for instance: others would be off traffic in vain, too
+		own.waits = own.waits.Paused(r.clock.Now())
 	}
 	if !snapshot.HasSurplus() && len(own.begun) == 0 && own.waits == (replicasetscale.Waits{}) {
 		r.forget(req.NamespacedName)

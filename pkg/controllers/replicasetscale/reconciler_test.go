@@ -72,15 +72,20 @@ func granted(name string) *corev1.Pod {
 }
 
 // noDeletes cancels nothing: package deferreddelete has the tests of that. It records exchanges.
-type noDeletes struct{ exchanged []string }
+type noDeletes struct {
+	exchanged []string
+
+	// forgone is the answer of Cancel.
+	forgone bool
+}
 
 func (d *noDeletes) Exchange(_ context.Context, pod *corev1.Pod) (bool, error) {
 	d.exchanged = append(d.exchanged, pod.Name)
 	return true, nil
 }
 
-func (*noDeletes) Cancel(context.Context, int, int, []*corev1.Pod) (time.Duration, error) {
-	return 0, nil
+func (d *noDeletes) Cancel(context.Context, int, int, []*corev1.Pod) (forgone bool, again time.Duration, err error) {
+	return d.forgone, 0, nil
 }
 
 // cluster is a cache that does not change by itself, and the requests that were sent.
@@ -234,6 +239,25 @@ func TestPausesBeforeTheNextDeletionForADeployment(t *testing.T) {
 	sent, result := w.reconcile(t)
 	if len(sent) != 1 || !strings.Contains(sent[0], `"previous-deletion-cost":null`) || result.RequeueAfter != replicasetscale.FirstPause {
 		t.Errorf("sent %v, requeued after %v, want the deletion cost restored, and a pause", sent, result.RequeueAfter)
+	}
+}
+
+// TestPausesAfterADeleteThatWasNotCarriedOut shows that no other pod goes off traffic at once, which might come back as well.
+func TestPausesAfterADeleteThatWasNotCarriedOut(t *testing.T) {
+	w := newCluster(t, newSet(2, "web"), successor(1), newDeployment(2), granted("web-0"), owned("web-1").Available().Obj())
+	w.deletes.forgone = true
+	w.reconcile(t)
+	w.deletes.forgone = false
+	undone := owned("web-0").Available().Obj()
+	if err := w.reconciler.client.Update(t.Context(), undone); err != nil {
+		t.Fatal(err)
+	}
+	if sent, result := w.reconcile(t); len(sent) > 0 || result.RequeueAfter != replicasetscale.FirstPause {
+		t.Errorf("sent %v, requeued after %v, want a pause", sent, result.RequeueAfter)
+	}
+	w.clock.Step(replicasetscale.FirstPause)
+	if sent, _ := w.reconcile(t); len(sent) != 1 {
+		t.Errorf("sent %v, want one pod to begin", sent)
 	}
 }
 
