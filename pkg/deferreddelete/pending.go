@@ -140,16 +140,17 @@ func Verdicts[V any](annotations map[string]string) map[string]V {
 	return verdicts
 }
 
-// repeated returns the record of a request that is repeated, and whether it has to be written: after half
-// of the time after which it lapses, and at once for the first time, and while its client waits for a verdict.
+// repeated returns the record of a request that is repeated, and whether it has to be written: for the first time, while its client
+// waits for a verdict, and so often that it does not lapse while one repetition is lost. Clients that repeat it every few seconds have
+// it written after half of the time in which it lapses.
 func repeated(record appsv1alpha1.PendingDelete, waits bool, now time.Time) (appsv1alpha1.PendingDelete, bool) {
-	since := now.Sub(LastSeen(record))
+	since, lapse := now.Sub(LastSeen(record)), State{Record: record, Withheld: true}.lapse()
 	switch {
 	case since < repeatedAfter:
 		return record, false
 	case record.Seen == 0:
 		record.Interval = since.Nanoseconds()
-	case !waits && since < (State{Record: record, Withheld: true}).lapse()/2:
+	case !waits && since < min(lapse/2, lapse-time.Duration(record.Interval)*5/2):
 		return record, false
 	}
 	record.Seen = now.UnixNano()
