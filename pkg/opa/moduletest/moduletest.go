@@ -155,8 +155,8 @@ func resultOf(result *tester.Result) Result {
 	switch {
 	case result.Error != nil:
 		made.Message = result.Error.Error()
-	case result.Fail:
-		made.Message = "the test is not true"
+	case result.Fail: // with a trace, unless the index of rules leaves the body out
+		made.Message = fmt.Sprintf("%s:%d: the test is not true", made.File, made.Row)
 	}
 	return made
 }

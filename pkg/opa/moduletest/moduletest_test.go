@@ -82,6 +82,8 @@ test_module if approved.allow with input as {"pod": {"labels": {}}}
 test_builtin if not to_number("500m")
 
 test_data if data.lists.teams == ["a"]
+
+test_index if input.kind == "Pod"
 `
 	results, _, err := moduletest.Run(t.Context(), map[string]string{"a.rego": module, "a_test.rego": failing}, map[string]any{"lists": map[string]any{"teams": []any{"a"}}}, "")
 	if err != nil {
@@ -96,6 +98,7 @@ test_data if data.lists.teams == ["a"]
 		`a_test.rego:10 is not true: approved.allow with input as {"pod": {"labels": {}}}`,
 		`a_test.rego:12: eval_builtin_error: to_number: strconv.ParseFloat: parsing "500m": invalid syntax`,
 		"",
+		"a_test.rego:16: the test is not true",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
