@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -32,7 +31,8 @@ const (
 	another = "another-value"
 )
 
-// Finding is an optional fact without which, or with the empty text as which, a pod passes that waits with an unknown value of it.
+// Finding is an optional fact without which, or with an empty or malformed value of which, a pod passes that waits with an unknown
+// value of it.
 type Finding struct {
 	// Fact is its path in the input, such as input.pod.labels["tier"].
 	Fact string
@@ -59,8 +59,15 @@ func (f Finding) String() string {
 	if len(f.With) > 0 {
 		with = ", given " + strings.Join(f.With, ", ")
 	}
-	return fmt.Sprintf("a pod %s %s passes, as with the value %q; with an unknown value it waits%s", f.Form, f.Fact, f.Permitted, with)
+	other := "an unknown value"
+	if f.IsParameter() {
+		other = "another value"
+	}
+	return fmt.Sprintf("a pod passes %s %s, as with the value %q; with %s it waits%s", f.Form, f.Fact, f.Permitted, other, with)
 }
+
+// IsParameter reports whether the fact is a parameter that rules need not set.
+func (f Finding) IsParameter() bool { return strings.HasPrefix(f.Fact, "input.parameters.") }
 
 // Find returns the findings of a user's module, sorted by fact; none for a module with the comment
 // vet.AbsentPermits. The strings of its parameters are keys and values, too. The same module has the same findings.
@@ -103,16 +110,22 @@ func newSearch(ctx context.Context, engine *opa.Engine, custom spec.Custom) (*se
 	if err != nil {
 		return nil, err
 	}
-	values := distinct(constants.Strings, given)
+	parameters, neverEmpty, err := optionalParameters(custom.ParametersSchema)
+	if err != nil {
+		return nil, err
+	}
+	parameters = slices.DeleteFunc(parameters, func(f fact) bool {
+		return !slices.Contains(constants.Keys, f.key) || slices.Contains(constants.Strings, f.key) || hasDefault(custom.Source, f)
+	})
+	named := distinct(constants.Strings, given)
 	keys := distinct(constants.Keys, given)
 	if computesKeys(custom.Source) {
 		keys = distinct(keys, constants.Strings)
 	}
-	values = distinct(values, examples(values))
 	return &search{
 		engine: engine, module: spec.Module{Kind: rule.KindRego, Stage: appsv1alpha1.StagePreCheck, Enforcement: appsv1alpha1.EnforcementEnforce, Custom: &custom},
-		facts: optionalFacts(keys), values: values[:min(len(values), maxValues)],
-		random: rand.New(rand.NewPCG(1, 2)), found: map[fact]Finding{}, comparesWithEmpty: slices.Contains(values, ""),
+		facts: optionalFacts(keys, parameters), neverEmpty: neverEmpty, values: newValues(constants, custom.Source, keys, named),
+		random: rand.New(rand.NewPCG(1, 2)), found: map[fact]Finding{}, comparesWithEmpty: slices.Contains(named, ""),
 		cordons: slices.Contains(constants.Keys, "unschedulable"),
 	}, nil
 }
@@ -122,12 +135,15 @@ type search struct {
 	engine *opa.Engine
 	module spec.Module
 	facts  []fact
-	values []string
+	values values
 	random *rand.Rand
 	found  map[fact]Finding
 
 	// cordons is true for a module that reads input.node.unschedulable.
 	cordons bool
+
+	// neverEmpty is true for parameters that the schema does not allow to be empty.
+	neverEmpty map[fact]bool
 
 	// comparesWithEmpty is true for a module that names the empty text.
 	comparesWithEmpty bool
@@ -147,7 +163,7 @@ func (s *search) try(ctx context.Context, drawn facts) error {
 		if _, present := drawn.optional[removed]; !present && !removed.isField() {
 			continue
 		}
-		for _, by := range removed.forms(s.comparesWithEmpty) {
+		for _, by := range s.forms(removed) {
 			if _, known := s.found[removed]; known {
 				break
 			}
@@ -161,7 +177,7 @@ func (s *search) try(ctx context.Context, drawn facts) error {
 
 // replace records a finding if a pod passes with another form of a fact.
 func (s *search) replace(ctx context.Context, drawn facts, removed fact, by Form) error {
-	without := drawn.replaced(removed, by)
+	without := s.replaced(drawn, removed, by)
 	permits, err := s.permits(ctx, without)
 	if err != nil || !permits {
 		return err
@@ -177,18 +193,18 @@ func (s *search) replace(ctx context.Context, drawn facts, removed fact, by Form
 	} else {
 		found.With = s.smallest(ctx, without, removed).without(removed).described()
 	}
-	found.Row, found.Column = place(s.module.Custom.Source, removed.key)
+	found.Row, found.Column = place(s.module.Custom.Source, removed)
 	s.found[removed] = found
 	return nil
 }
 
-// place returns the row and column at which a module first reads a key; 0 without one.
-func place(source, key string) (row, column int) {
-	for _, spelling := range []string{"." + key, strconv.Quote(key)} {
+// place returns the row and column at which a module first reads a fact; 0 if its key is nowhere.
+func place(source string, read fact) (row, column int) {
+	for _, before := range []string{read.object[strings.LastIndex(read.object, ".")+1:] + ".", ".", `"`} {
 		for i, line := range strings.Split(source, "\n") {
 			code, _, _ := strings.Cut(line, "#")
-			if at := strings.Index(code, spelling); at >= 0 {
-				return i + 1, at + 2
+			if at := strings.Index(code, before+read.key); at >= 0 {
+				return i + 1, at + len(before) + 1
 			}
 		}
 	}
@@ -198,13 +214,12 @@ func place(source, key string) (row, column int) {
 // opens reports whether a pod that passes without a fact waits with an unknown value, and passes with a known one,
 // which is returned.
 func (s *search) opens(ctx context.Context, without facts, removed fact) (value string, opens bool) {
-	if !s.waits(ctx, without.with(removed, unknown)) {
-		document, ok := without.given.unknownDocument(removed)
-		if !ok || !s.waits(ctx, without.with(removed, document)) {
-			return "", false
-		}
+	if !slices.ContainsFunc(s.unknown(removed), func(group []string) bool {
+		return !slices.ContainsFunc(group, func(value string) bool { return !s.waits(ctx, without.with(removed, value)) })
+	}) {
+		return "", false
 	}
-	for _, value := range slices.Concat(s.permitting[removed], s.values) {
+	for _, value := range s.known(removed, without) {
 		if permits, err := s.verdict(ctx, without.with(removed, value)); err == nil && permits {
 			return value, true
 		}

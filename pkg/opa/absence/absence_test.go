@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -36,6 +38,13 @@ func TestFind(t *testing.T) {
 			lines[i] = strings.ReplaceAll(strings.Trim(text, "`"), "\x00", "|")
 		}
 		module := strings.Join(lines, "\n")
+		custom := spec.Custom{Source: "package rule\n\n" + module + "\n"}
+		if properties := strings.Trim(cells[1], "`"); strings.HasPrefix(properties, "{") {
+			setParameters(t, &custom, &appsv1alpha1.PolicyParameters{
+				OpenAPIV3Schema: &apiextensionsv1.JSON{Raw: []byte(`{"type": "object", "properties": ` + properties + `}`)},
+			})
+			cells = slices.Delete(cells, 1, 2)
+		}
 		var want []absence.Finding
 		if len(cells) == 3 {
 			want = []absence.Finding{{Fact: strings.Trim(cells[1], "`"), Form: absence.Form(strings.TrimSuffix(cells[2], " |"))}}
@@ -45,8 +54,8 @@ func TestFind(t *testing.T) {
 		}
 		t.Run(module, func(t *testing.T) {
 			t.Parallel()
-			found := find(t, engine, spec.Custom{Source: "package rule\n\n" + module + "\n"})
-			if diff := cmp.Diff(want, found, cmpopts.IgnoreFields(absence.Finding{}, "Row", "Column", "Permitted"), cmpopts.EquateEmpty()); diff != "" {
+			found := find(t, engine, custom)
+			if diff := cmp.Diff(want, found, cmpopts.IgnoreFields(absence.Finding{}, "Row", "Column", "Permitted", "With"), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 		})
@@ -117,23 +126,30 @@ func TestShippedPolicies(t *testing.T) {
 				continue
 			}
 			t.Run(policy.Name, func(t *testing.T) {
-				schema, errs := parameters.Parse(policy.Spec.Parameters, nil)
-				if len(errs) > 0 {
-					t.Fatal(errs)
-				}
 				custom := spec.Custom{Source: policy.Spec.Module}
-				if custom.Parameters, err = schema.Example(); err != nil {
-					t.Fatal(err)
-				}
-				if custom.ParametersSchema, err = schema.JSONSchema(); err != nil {
-					t.Fatal(err)
-				}
+				setParameters(t, &custom, policy.Spec.Parameters)
 				findings, err := absence.Find(t.Context(), engine, custom)
 				if err != nil || len(findings) > 0 {
 					t.Errorf("%v, %v", findings, err)
 				}
 			})
 		}
+	}
+}
+
+// setParameters gives a module an example of parameters, and their schema.
+func setParameters(t *testing.T, custom *spec.Custom, declared *appsv1alpha1.PolicyParameters) {
+	t.Helper()
+	schema, errs := parameters.Parse(declared, nil)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	var err error
+	if custom.Parameters, err = schema.Example(); err != nil {
+		t.Fatal(err)
+	}
+	if custom.ParametersSchema, err = schema.JSONSchema(); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -1,7 +1,7 @@
-// Package absence finds, by running a user's module, the optional facts whose absence lets a pod pass: labels and
-// annotations of the pod, and labels of its namespace.
+// Package absence finds, by running a user's module, the optional facts whose absence lets a pod pass: labels, annotations, fields
+// that are empty for some pods, and parameters that a rule need not set.
 //
-//	module -> constants -> inputs (Facts) -> verdicts with and without a fact -> Findings
+//	module -> constants -> inputs (facts) -> verdicts with and without a fact -> Findings
 //
 // A rule that names the values which it withholds ("deny if the label hold is true") lets a pod pass without the
 // label, and is right. A rule that names the values which it permits does not want to: there a pod with an unknown

@@ -1,11 +1,12 @@
 package absence_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/podops-dev/podops/pkg/opa/absence"
@@ -21,6 +22,9 @@ func TestFindIn(t *testing.T) {
 		// inputs are the labels of the pod in each input.
 		inputs []string
 		want   []absence.Finding
+
+		// parameters are those of each input, and schema that of the policy.
+		parameters, schema string
 	}{
 		"a value that the module names": {
 			module: `deny contains "x" if input.pod.labels.tier != "gold"`,
@@ -63,6 +67,20 @@ func TestFindIn(t *testing.T) {
 			module: `deny contains "x" if input.pod.labels.hold == "true"`,
 			inputs: []string{`{"hold": "true"}`, `{"hold": "false"}`},
 		},
+		"a parameter": {
+			module:     `deny contains "x" if input.pod.labels.tier != input.parameters.tier`,
+			inputs:     []string{`{"tier": "silver"}`, `{"tier": "gold"}`},
+			parameters: `{"tier": "gold"}`, schema: `{"type": "object", "properties": {"tier": {"type": "string"}}}`,
+			want: []absence.Finding{
+				{Fact: "input.parameters.tier", Form: absence.Absent, Permitted: "silver"},
+				{Fact: tier, Form: absence.Absent, Permitted: "gold"},
+			},
+		},
+		"a parameter that is required": {
+			module:     `deny contains "x" if input.pod.labels.tier != input.parameters.tier` + "\n" + `deny contains "x" if not input.pod.labels.tier`,
+			inputs:     []string{`{"tier": "silver"}`, `{"tier": "gold"}`},
+			parameters: `{"tier": "gold"}`, schema: `{"type": "object", "properties": {"tier": {"type": "string"}}, "required": ["tier"]}`,
+		},
 		"a comment": {
 			module: "# podops: absent=permits\n" + `deny contains "x" if input.pod.labels.tier != "gold"`,
 			inputs: []string{`{"tier": "silver"}`},
@@ -73,7 +91,7 @@ func TestFindIn(t *testing.T) {
 			var inputs []json.RawMessage
 			for _, labels := range test.inputs {
 				inputs = append(inputs, json.RawMessage(fmt.Sprintf(`{
-					"stage": "PreCheck", "now": 1767607200000000000, "parameters": {},
+					"stage": "PreCheck", "now": 1767607200000000000, "parameters": %s,
 					"operation": {"id": "pod-delete", "type": "delete", "cause": "", "since": 1767607200000000000},
 					"pod": {
 						"name": "web-0", "namespace": "shop", "uid": "web-0", "labels": %s, "annotations": {},
@@ -83,13 +101,14 @@ func TestFindIn(t *testing.T) {
 					"pods": [], "permits": [], "counts": {"selected": 1, "desired": 1, "available": 1, "reserved": 0},
 					"namespace": {"name": "shop", "labels": {}},
 					"rule": {"name": "rule", "stage": "PreCheck", "enforcement": "Enforce", "conditions": []}
-				}`, labels)))
+				}`, cmp.Or(test.parameters, "{}"), labels)))
 			}
-			got, err := absence.FindIn(t.Context(), engine, spec.Custom{Source: "package rule\n\n" + test.module + "\n"}, inputs)
+			custom := spec.Custom{Source: "package rule\n\n" + test.module + "\n", ParametersSchema: json.RawMessage(test.schema), Parameters: json.RawMessage(test.parameters)}
+			got, err := absence.FindIn(t.Context(), engine, custom, inputs)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(absence.Finding{}, "Row", "Column"), cmpopts.EquateEmpty()); diff != "" {
+			if diff := gocmp.Diff(test.want, got, cmpopts.IgnoreFields(absence.Finding{}, "Row", "Column"), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 		})

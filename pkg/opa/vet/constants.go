@@ -16,6 +16,9 @@ type Constants struct {
 	// Keys are the constant keys of references, and Strings all constant strings; sorted.
 	Keys, Strings []string
 
+	// Numbers are the constant numbers, as they are written.
+	Numbers []string
+
 	// AbsentPermits reports whether the module has the comment AbsentPermits.
 	AbsentPermits bool
 }
@@ -29,13 +32,15 @@ func ReadConstants(source string) (Constants, error) {
 	found := Constants{AbsentPermits: slices.ContainsFunc(modules[File].Comments, func(comment *ast.Comment) bool {
 		return strings.TrimSpace(string(comment.Text)) == AbsentPermits
 	})}
-	keys, texts := map[string]bool{}, map[string]bool{}
+	keys, texts, numbers := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	var collect func(part any)
 	collect = func(part any) {
 		ast.WalkTerms(part, func(term *ast.Term) bool {
 			switch value := term.Value.(type) {
 			case ast.String:
 				texts[string(value)] = true
+			case ast.Number:
+				numbers[string(value)] = true
 			case ast.Ref:
 				collect(value[0]) // it may be a call
 				for _, part := range value[1:] {
@@ -53,6 +58,6 @@ func ReadConstants(source string) (Constants, error) {
 	for _, module := range modules {
 		collect(module)
 	}
-	found.Keys, found.Strings = slices.Sorted(maps.Keys(keys)), slices.Sorted(maps.Keys(texts))
+	found.Keys, found.Strings, found.Numbers = slices.Sorted(maps.Keys(keys)), slices.Sorted(maps.Keys(texts)), slices.Sorted(maps.Keys(numbers))
 	return found, nil
 }

@@ -119,6 +119,11 @@ func structuralOf(raw []byte, path *field.Path) (*structuralschema.Structural, f
 	return structural, nil
 }
 
+// subschema returns the schema of a node.
+func (s *Schema) subschema(node *structuralschema.Structural) *Schema {
+	return &Schema{structural: node, validator: validatorOf(node), nodes: s.nodes}
+}
+
 // checkDefaults validates every default against the schema at its place, so that filling it in
 // never makes parameters invalid.
 func (s *Schema) checkDefaults(node *structuralschema.Structural, path *field.Path) field.ErrorList {
@@ -127,8 +132,7 @@ func (s *Schema) checkDefaults(node *structuralschema.Structural, path *field.Pa
 	}
 	var errs field.ErrorList
 	if node.Default.Object != nil {
-		place := Schema{structural: node, validator: validatorOf(node), nodes: s.nodes}
-		_, found := place.complete(node.Default.Object, path.Child("default"))
+		_, found := s.subschema(node).complete(node.Default.Object, path.Child("default"))
 		errs = append(errs, found...)
 	}
 	for _, name := range sorted(node.Properties) {

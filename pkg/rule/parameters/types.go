@@ -3,8 +3,8 @@ package parameters
 import (
 	"encoding/json"
 	"fmt"
-
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"slices"
 )
 
 // noParameters replaces the members of an object without members. The type checker accepts
@@ -12,10 +12,11 @@ import (
 const noParameters = "(none)"
 
 // JSONSchema returns the names and types of completed parameters as a JSON schema for the compiler
-// of a module. All other keywords restrict values, not types. Where the type is not known, the
-// schema has no type, which allows any use.
+// of a module; parameters that are always there are required, and strings that are never empty have
+// minLength 1. All other keywords restrict values, not types. Where the type is not known, the schema
+// has no type, which allows any use.
 func (s *Schema) JSONSchema() (json.RawMessage, error) {
-	document := typeOf(s.structural)
+	document := s.types(s.structural)
 	if len(s.structural.Properties) == 0 && !s.open() {
 		document = map[string]any{
 			"type": "object", "additionalProperties": false,
@@ -29,7 +30,7 @@ func (s *Schema) JSONSchema() (json.RawMessage, error) {
 	return encoded, nil
 }
 
-func typeOf(node *structuralschema.Structural) map[string]any {
+func (s *Schema) types(node *structuralschema.Structural) map[string]any {
 	if node == nil || node.Nullable {
 		return map[string]any{} // the type checker does not know "this or null"
 	}
@@ -41,16 +42,35 @@ func typeOf(node *structuralschema.Structural) map[string]any {
 		if node.XPreserveUnknownFields || len(node.Properties) == 0 {
 			return map[string]any{"type": "object"}
 		}
-		properties := map[string]any{}
-		for name, property := range node.Properties {
-			properties[name] = typeOf(&property)
-		}
-		return map[string]any{"type": "object", "additionalProperties": false, "properties": properties}
+		return s.properties(node)
 	case "array":
-		return map[string]any{"type": "array", "items": typeOf(node.Items)}
-	case "string", "integer", "number", "boolean":
+		return map[string]any{"type": "array", "items": s.types(node.Items)}
+	case "string":
+		if _, errs := s.subschema(node).complete("", nil); len(errs) > 0 {
+			return map[string]any{"type": "string", "minLength": 1}
+		}
+		return map[string]any{"type": "string"}
+	case "integer", "number", "boolean":
 		return map[string]any{"type": node.Type}
 	default:
 		return map[string]any{}
 	}
+}
+
+// properties returns the types of an object with properties.
+func (s *Schema) properties(node *structuralschema.Structural) map[string]any {
+	types := map[string]any{}
+	var required []string
+	for _, name := range sorted(node.Properties) {
+		property := node.Properties[name]
+		types[name] = s.types(&property)
+		if property.Default.Object != nil || node.ValueValidation != nil && slices.Contains(node.ValueValidation.Required, name) {
+			required = append(required, name)
+		}
+	}
+	document := map[string]any{"type": "object", "additionalProperties": false, "properties": types}
+	if len(required) > 0 {
+		document["required"] = required
+	}
+	return document
 }

@@ -16,15 +16,15 @@ func TestTheCompilerSeesNamesAndTypes(t *testing.T) {
 		want     string
 	}{
 		"a schema without what narrows values": {declared(zones), `{
-			"type": "object", "additionalProperties": false,
+			"type": "object", "additionalProperties": false, "required": ["key", "minutes", "mode", "note"],
 			"properties": {
-				"key": {"type": "string"}, "minutes": {"type": "integer"}, "mode": {"type": "string"},
+				"key": {"type": "string", "minLength": 1}, "minutes": {"type": "integer"}, "mode": {"type": "string", "minLength": 1},
 				"room": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
 				"note": {},
 				"windows": {"type": "array", "items": {
 					"type": "object", "additionalProperties": false,
-					"properties": {"day": {"type": "string"}, "hours": {
-						"type": "object", "additionalProperties": false, "properties": {"from": {"type": "integer"}}
+					"required": ["hours"], "properties": {"day": {"type": "string"}, "hours": {
+						"type": "object", "additionalProperties": false, "required": ["from"], "properties": {"from": {"type": "integer"}}
 					}}
 				}},
 				"extra": {"type": "object"},

@@ -43,9 +43,13 @@ func (m modules) absentFacts(ctx context.Context, inputs []testInput) ([]result,
 			input := group[one.Input]
 			warning := input.test
 			warning.Failed, warning.Warning = false, true
-			warning.Message = fmt.Sprintf("rule %s, pod %s: %s (row %d, column %d of the module) [absent-fact-permits]\n"+
-				"negate a rule of your own (docs/policies.md#common-mistakes), or state that it is meant: # podops: absent=permits",
-				input.Module.ID, input.Pod, one, one.Row, one.Column)
+			id, fix := "absent-fact-permits", "negate a rule of your own (docs/policies.md#common-mistakes)"
+			if one.IsParameter() {
+				id, fix = "absent-parameter-permits", "require the parameter, or give it a default in spec.parameters"
+			}
+			warning.Message = fmt.Sprintf("rule %s, pod %s: %s (row %d, column %d of the module) [%s]\n"+
+				"%s, or state that it is meant: # podops: absent=permits",
+				input.Module.ID, input.Pod, one, one.Row, one.Column, id, fix)
 			warnings = append(warnings, warning)
 		}
 	}

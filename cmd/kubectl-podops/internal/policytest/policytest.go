@@ -43,8 +43,9 @@ func Command(env *command.Environment) *cobra.Command {
 and the expected verdicts of the rules, and Rego tests in files that end with _test.rego,
 with the builtins that rules may call. It needs no cluster.
 
-Each optional fact, such as a label, is also removed from the inputs of the modules in which a pod waits: a
-pod that passes without the fact, and not with an unknown value, is a warning (absent-fact-permits).
+Each optional fact, such as a label or a parameter, is also removed from the inputs of the modules
+in which a pod waits: a pod that passes without it, and not with an unknown value, is a warning
+(absent-fact-permits, absent-parameter-permits).
 
 Exit codes: 0 all tests passed; 1 a file could not be used; 2 a test failed, or the coverage is
 below --threshold.`,

@@ -1,5 +1,7 @@
 package verify
 
+import "maps"
+
 // Levels of findings.
 const (
 	levelError   = "error"
@@ -19,6 +21,13 @@ type check struct {
 
 // catalogue returns all checks by their ids.
 func catalogue() map[string]check {
+	checks := objectChecks()
+	maps.Copy(checks, moduleChecks())
+	return checks
+}
+
+// objectChecks returns the checks of objects.
+func objectChecks() map[string]check {
 	return map[string]check{
 		"unknown-field":        {levelError, "The schema does not have the field", "Correct its name; kubectl explain lists the fields."},
 		"schema":               {levelError, "A value does not fit the schema or its CEL rules", "Set a value that the message allows."},
@@ -28,20 +37,7 @@ func catalogue() map[string]check {
 		"invalid-parameters": {
 			levelError, "The parameters do not fit the schema of the PodTransitionPolicy", "Correct them; spec.parameters of the policy has the schema.",
 		},
-		"policy-not-found": {levelWarning, "No file has the PodTransitionPolicy of the rule", "Add its file: until then the rule withholds every pod."},
-		"undefined-parameter": {
-			levelError, "The module reads a parameter that the schema does not have", "Correct the name, or add it to spec.parameters.",
-		},
-		"undefined-input": {levelError, "The module reads a field that the input does not have", "Correct the name: docs/policies.md lists the input."},
-		"builtin-not-available": {
-			levelError, "The module calls a function that rules may not call", "Use the builtins of policies/capabilities.json; facts come from input.",
-		},
-		"entry-point": {levelError, "The module has no valid entry point", `Write "allow if ...", or "deny contains message if ...".`},
-		"rego-syntax": {levelError, "The module cannot be parsed", "Correct the syntax at the place."},
-		"rego-type":   {levelError, "The module does not compile: a reference or a type is wrong", "Correct it at the place."},
-		"rego-compile": {
-			levelError, "The module does not compile, or breaks the contract of modules", "Correct it at the place; docs/policies.md has the contract.",
-		},
+		"policy-not-found":      {levelWarning, "No file has the PodTransitionPolicy of the rule", "Add its file: until then the rule withholds every pod."},
 		"never-passes":          {levelError, "No pod ever passes the rule", "Loosen the rule."},
 		"passes-with-surge":     {levelNote, "An available pod passes only while a rollout surges", "Loosen the rule if pods are deleted or evicted otherwise."},
 		"filter-matches-no-pod": {levelWarning, "The rule applies to no pod", "Make the filter and the selector agree."},
@@ -56,9 +52,33 @@ func catalogue() map[string]check {
 		"no-enforced-rule":      {levelNote, "No rule is enforced", "Set enforcement: Enforce when the counts of status.rules are as expected."},
 		"exempt-without-effect": {levelWarning, "exemptRevisions has no effect in PostCheck", "Delete it."},
 		"missing-reason":        {levelWarning, "The module gives no reason for withholding a pod", `Add "reason := sprintf(...)".`},
+		"admission-warning":     {levelWarning, "Admission warns of the object", "Follow the message."},
+	}
+}
+
+// moduleChecks returns the checks of modules.
+func moduleChecks() map[string]check {
+	return map[string]check{
+		"undefined-parameter": {
+			levelError, "The module reads a parameter that the schema does not have", "Correct the name, or add it to spec.parameters.",
+		},
+		"undefined-input": {levelError, "The module reads a field that the input does not have", "Correct the name: docs/policies.md lists the input."},
+		"builtin-not-available": {
+			levelError, "The module calls a function that rules may not call", "Use the builtins of policies/capabilities.json; facts come from input.",
+		},
+		"entry-point": {levelError, "The module has no valid entry point", `Write "allow if ...", or "deny contains message if ...".`},
+		"rego-syntax": {levelError, "The module cannot be parsed", "Correct the syntax at the place."},
+		"rego-type":   {levelError, "The module does not compile: a reference or a type is wrong", "Correct it at the place."},
+		"rego-compile": {
+			levelError, "The module does not compile, or breaks the contract of modules", "Correct it at the place; docs/policies.md has the contract.",
+		},
 		"absent-fact-permits": {
 			levelWarning, "A pod passes without a fact, although it waits with an unknown value of it",
 			"Negate a rule of your own (docs/policies.md#common-mistakes), or state that it is meant: # podops: absent=permits",
+		},
+		"absent-parameter-permits": {
+			levelWarning, "A pod passes if a rule does not set a parameter, although it waits with another value of it",
+			"Require the parameter, or give it a default in spec.parameters, or state that it is meant: # podops: absent=permits",
 		},
 		"absent-fact-in-message": {
 			levelWarning, "The message reads a fact that can be absent: then nothing is denied", "Read it by object.get, with a default.",
@@ -76,7 +96,6 @@ func catalogue() map[string]check {
 		"unset-parameter": {
 			levelWarning, "The module reads a parameter that the rule does not set", "Correct the name, or set it in rego.parameters.",
 		},
-		"unread-parameter":  {levelWarning, "The rule sets a parameter that the module does not read", "Correct the name, or delete it."},
-		"admission-warning": {levelWarning, "Admission warns of the object", "Follow the message."},
+		"unread-parameter": {levelWarning, "The rule sets a parameter that the module does not read", "Correct the name, or delete it."},
 	}
 }

@@ -182,9 +182,12 @@ func (v *verification) module(ctx context.Context, at string, custom spec.Custom
 
 // addAbsent adds a fact without which a pod passes, unless it is known.
 func (v *verification) addAbsent(at string, found absence.Finding) {
-	const id = "absent-fact-permits"
+	id := "absent-fact-permits"
+	if found.IsParameter() {
+		id = "absent-parameter-permits"
+	}
 	for _, known := range v.findings {
-		if known.ID == id && known.Field == at && strings.Contains(known.Message, found.Fact+" passes") {
+		if known.ID == id && known.Field == at && strings.Contains(known.Message, found.Fact+", as with") {
 			return
 		}
 	}

@@ -1,0 +1,209 @@
+package absence
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/podops-dev/podops/pkg/opa/vet"
+)
+
+// values are the values that optional facts are given.
+type values struct {
+	// known are the values that the module names, alone and as the builtins read them that the module calls.
+	known []string
+
+	// unknown are groups of values that no module names: text, and values as the builtins read them. A pod waits with
+	// an unknown value if it waits with all of one group.
+	unknown [][]string
+
+	// malformed is a value that these builtins cannot read, without an error; empty without such builtins.
+	malformed string
+}
+
+// newValues returns the values for a module with these constant keys and these strings.
+func newValues(constants vet.Constants, source string, keys, named []string) values {
+	named = distinct(named, examples(named))
+	named = named[:min(len(named), maxValues)]
+	made := values{known: named, unknown: [][]string{{unknown}}}
+	if strings.Contains(source, "json.unmarshal(") {
+		document := func(value string) string {
+			members := map[string]string{}
+			for _, key := range keys {
+				if key != "unmarshal" && !fieldNames()[key] {
+					members[key] = value
+				}
+			}
+			encoded, err := json.Marshal(members)
+			if err != nil {
+				return "{}" // strings have an encoding
+			}
+			return string(encoded)
+		}
+		for _, value := range named {
+			made.known = append(made.known, document(value))
+		}
+		made.unknown, made.malformed = append(made.unknown, []string{document(unknown)}), "[]"
+	}
+	separators := []string{"/", ":", ".", ",", ";", "-", "_", "@", "="}
+	for _, separator := range named {
+		if strings.Contains(source, "split") && slices.Contains(separators, separator) {
+			thrice := func(value string) string { return strings.Join([]string{value, value, value}, separator) }
+			for _, value := range named {
+				made.known = append(made.known, thrice(value))
+			}
+			made.unknown, made.malformed = append(made.unknown, []string{thrice(unknown)}), "malformed"
+			break
+		}
+	}
+	if strings.Contains(source, "to_number(") || strings.Contains(source, "units.parse") {
+		made.known = append(made.known, constants.Numbers[:min(len(constants.Numbers), maxValues)]...)
+		made.unknown = append(made.unknown, []string{"0.5", "987654321"})
+	}
+	if strings.Contains(source, "semver.") {
+		made.unknown = append(made.unknown, []string{"0.0.1-alpha", "999.0.0"})
+	}
+	return made
+}
+
+// Values of numbers that are parameters: the latter is more than a point in time, in nanoseconds.
+const least, most = "0", "9000000000000000000"
+
+// unknown returns groups of values of a fact that no module names.
+func (s *search) unknown(of fact) [][]string {
+	switch of.encoding {
+	case asNumber:
+		return [][]string{{least}, {most}}
+	case asList:
+		return [][]string{{list(unknown)}}
+	default:
+		return s.values.unknown
+	}
+}
+
+// known returns values of a fact with which a pod may pass. A parameter may have to be a name or another fact of the input.
+func (s *search) known(of fact, in facts) []string {
+	found := slices.Concat(s.permitting[of], s.values.known)
+	switch {
+	case of.encoding == asNumber:
+		return append(slices.Clone(s.permitting[of]), least, "1", most)
+	case of.isParameter():
+		found = slices.Concat(found, s.names(in), slices.Sorted(maps.Values(in.optional)))
+	}
+	if of.encoding == asList {
+		for i, value := range found {
+			if !strings.HasPrefix(value, "[") {
+				found[i] = list(value)
+			}
+		}
+	}
+	return found
+}
+
+// names returns the names in an input.
+func (s *search) names(in facts) []string {
+	if in.given == nil {
+		return []string{"web-0", "shop", "node-1", "web"}
+	}
+	document, err := decode(in.given.text)
+	if err != nil {
+		return nil
+	}
+	var found []string
+	for _, path := range []string{"pod.name", "pod.namespace", "pod.node", "pod.owner.name"} {
+		at := strings.LastIndex(path, ".")
+		if name, ok := entries(document, path[:at])[path[at+1:]].(string); ok {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+func list(value string) string { return fmt.Sprintf("[%q]", value) }
+
+// optionalParameters returns the parameters that a rule need not set, and the strings among them that are never empty. schema is
+// that of parameters.Schema.JSONSchema; without one, all parameters of a module are set beside it.
+func optionalParameters(schema json.RawMessage) (found []fact, neverEmpty map[fact]bool, err error) {
+	neverEmpty = map[fact]bool{}
+	if len(schema) == 0 {
+		return nil, neverEmpty, nil
+	}
+	type node struct {
+		Type       string
+		Properties map[string]*node
+		Items      *node
+		Required   []string
+		MinLength  int
+	}
+	root := node{}
+	if err := json.Unmarshal(schema, &root); err != nil {
+		return nil, nil, fmt.Errorf("reading the schema of the parameters: %w", err)
+	}
+	encodings := map[string]encoding{"string": asString, "integer": asNumber, "number": asNumber}
+	var collect func(object string, of *node, isOptional bool)
+	collect = func(object string, of *node, isOptional bool) {
+		for _, key := range slices.Sorted(maps.Keys(of.Properties)) {
+			property := of.Properties[key]
+			encoded, ok := encodings[property.Type]
+			if property.Type == "array" && property.Items != nil && property.Items.Type == "string" {
+				encoded, ok = asList, true
+			}
+			mayLack := isOptional || !slices.Contains(of.Required, key)
+			if one := (fact{object, key, encoded}); ok && mayLack {
+				found = append(found, one)
+				neverEmpty[one] = property.MinLength > 0
+			}
+			collect(object+"."+key, property, mayLack)
+		}
+	}
+	collect(parametersObject, &root, false)
+	return found, neverEmpty, nil
+}
+
+// hasDefault reports whether a module states what the absence of a parameter means: by a default of the rule that reads it, or by
+// a negated look-up.
+func hasDefault(source string, parameter fact) bool {
+	read := regexp.QuoteMeta(parameter.String()) + `\b`
+	if regexp.MustCompile(`\bnot ` + read).MatchString(source) {
+		return true
+	}
+	for _, rule := range regexp.MustCompile(`(?m)^default (\w+)`).FindAllStringSubmatch(source, -1) {
+		if regexp.MustCompile(`(?m)^` + rule[1] + `\b.*` + read).MatchString(source) {
+			return true
+		}
+	}
+	return false
+}
+
+// stringsBelow returns the strings in a JSON document, or none without one.
+func stringsBelow(document json.RawMessage) ([]string, error) {
+	if len(document) == 0 {
+		return nil, nil
+	}
+	var value any
+	if err := json.Unmarshal(document, &value); err != nil {
+		return nil, fmt.Errorf("reading the parameters: %w", err)
+	}
+	var found []string
+	var collect func(value any)
+	collect = func(value any) {
+		switch value := value.(type) {
+		case string:
+			found = append(found, value)
+		case []any:
+			for _, item := range value {
+				collect(item)
+			}
+		case map[string]any:
+			for _, key := range slices.Sorted(maps.Keys(value)) {
+				found = append(found, key)
+				collect(value[key])
+			}
+		}
+	}
+	collect(value)
+	return found, nil
+}
