@@ -157,7 +157,7 @@ func rounds(name string, f *workload, made implementation, dirty int) subject {
 // idleEvaluations returns how often Rego is evaluated in a round without changes.
 func idleEvaluations(at cell) (int, error) {
 	evaluations := 0
-	e, err := opa.New(opa.Options{Observe: func(opa.Observation) { evaluations++ }})
+	e, err := opa.New(opa.Options{Observe: func(observed opa.Observation) { evaluations += observed.Evaluations }})
 	if err != nil {
 		return 0, err
 	}
