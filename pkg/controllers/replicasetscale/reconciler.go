@@ -39,9 +39,9 @@ import (
 // has kept, is not carried out. It never changes.
 const EventScaleDownDropped = "ScaleDownDropped"
 
-// Deletes cancels the deletes of pods of a ReplicaSet that are not wanted any more, or that its controller does not carry out. target is
+// Deletes cancels deletes of a ReplicaSet's pods that are not wanted any more, or that its controller does not carry out. target is
 // the number of pods that the ReplicaSet is to have, others the number of its pods without the control label. Cancel reports whether it
-// has cancelled one of the latter, and returns how soon to call it again; 0 if only a change matters.
+// has cancelled a delete that the controller might have carried out, and returns how soon to call it again; 0 if only a change matters.
 //
 // Exchange cancels the delete of a pod that waits so that another pod begins, and reports whether it has.
 type Deletes interface {

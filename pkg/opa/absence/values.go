@@ -124,8 +124,8 @@ func (s *search) names(in facts) []string {
 
 func list(value string) string { return fmt.Sprintf("[%q]", value) }
 
-// optionalParameters returns the parameters that a rule need not set, and the strings among them that are never empty. schema is
-// that of parameters.Schema.JSONSchema; without one, all parameters of a module are set beside it.
+// optionalParameters returns the parameters that a rule need not set, and the strings among them that are never empty. schema comes
+// from parameters.Schema.JSONSchema; without one, all parameters of a module are set beside it.
 func optionalParameters(schema json.RawMessage) (found []fact, neverEmpty map[fact]bool, err error) {
 	neverEmpty = map[fact]bool{}
 	if len(schema) == 0 {
