@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/podops-dev/podops/test/stage/stagetest"
 )
@@ -26,8 +27,8 @@ func deschedules() []story {
 			act: deschedule("maxNoOfPodsToEvictTotal: 1"), without: evicts(1), with: evicts(1).serving(5)},
 		{client: "descheduler", does: "PodLifeTime, `maxNoOfPodsToEvictTotal: 2`", needs: "descheduler", rule: quarter(), limits: "25 %", workload: deployment, pods: 12,
 			act: deschedule("maxNoOfPodsToEvictTotal: 2"), without: evicts(2), with: evicts(2).serving(9)},
-		{client: "descheduler", does: "PodLifeTime, `maxNoOfPodsToEvictPerNode: 1`", needs: "descheduler", rule: quarter(), limits: "25 %", workload: deployment, pods: 12,
-			act: deschedule("maxNoOfPodsToEvictPerNode: 1"), without: perNode, with: perNode.serving(9)},
+		{client: "descheduler", does: "PodLifeTime, `maxNoOfPodsToEvictPerNode: 1`", needs: "descheduler", rule: stagetest.Unavailable(intstr.FromInt32(4)), limits: "4 at a time", workload: deployment, pods: 12,
+			act: deschedule("maxNoOfPodsToEvictPerNode: 1"), without: perNode, with: perNode.serving(8)},
 		{client: "descheduler", does: "PodLifeTime, `maxNoOfPodsToEvictTotal: 1`, then all pods are approved", needs: "descheduler", rule: stagetest.Approved(), limits: "approval",
 			workload: deployment, pods: 6, act: then(deschedule("maxNoOfPodsToEvictTotal: 1"), approve),
 			without: evicts(1), with: end{gone: exactly(0), reports: "0 evicted", text: "no pod goes, then or later"}},
