@@ -115,7 +115,7 @@ func newSearch(ctx context.Context, engine *opa.Engine, custom spec.Custom) (*se
 		return nil, err
 	}
 	parameters = slices.DeleteFunc(parameters, func(f fact) bool {
-		return !slices.Contains(constants.Keys, f.key) || slices.Contains(constants.Strings, f.key) || hasDefault(custom.Source, f)
+		return !slices.ContainsFunc(inspected.Parameters.Required, func(read vet.ParameterRead) bool { return read.Name == f.parameter() })
 	})
 	named := distinct(constants.Strings, given)
 	keys := distinct(constants.Keys, given)

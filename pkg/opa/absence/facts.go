@@ -44,6 +44,11 @@ func (f fact) isParameter() bool {
 	return f.object == parametersObject || strings.HasPrefix(f.object, parametersObject+".")
 }
 
+// parameter returns the name of the parameter that the fact is, or is in.
+func (f fact) parameter() string {
+	return strings.Split(f.object+"."+f.key, ".")[1]
+}
+
 // fields returns the optional facts that are fields.
 func fields() []fact {
 	var found []fact
@@ -99,7 +104,7 @@ const (
 // optionalFacts returns the facts that a module with these constant keys can read: parameters first.
 func optionalFacts(keys []string, parameters []fact) []fact {
 	names := fieldNames()
-	found := slices.DeleteFunc(slices.Concat(parameters, fields()), func(f fact) bool { return !slices.Contains(keys, f.key) })
+	found := slices.Concat(parameters, slices.DeleteFunc(fields(), func(f fact) bool { return !slices.Contains(keys, f.key) }))
 	objects := []string{podLabels, podAnnotations, namespaceLabels}
 	encodings := map[string]encoding{podConditions: asCondition, podRequests: asQuantity, podLimits: asQuantity}
 	for _, object := range []string{podConditions, podRequests, podLimits} {

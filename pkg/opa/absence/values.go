@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -22,13 +21,16 @@ type values struct {
 
 	// malformed is a value that these builtins cannot read, without an error; empty without such builtins.
 	malformed string
+
+	// parsesTime is true for a module that parses points in time.
+	parsesTime bool
 }
 
 // newValues returns the values for a module with these constant keys and these strings.
 func newValues(constants vet.Constants, source string, keys, named []string) values {
 	named = distinct(named, examples(named))
 	named = named[:min(len(named), maxValues)]
-	made := values{known: named, unknown: [][]string{{unknown}}}
+	made := values{known: named, unknown: [][]string{{unknown}}, parsesTime: strings.Contains(source, "time.parse_rfc3339_ns(")}
 	if strings.Contains(source, "json.unmarshal(") {
 		document := func(value string) string {
 			members := map[string]string{}
@@ -69,19 +71,25 @@ func newValues(constants vet.Constants, source string, keys, named []string) val
 	return made
 }
 
-// Values of numbers that are parameters: the latter is more than a point in time, in nanoseconds.
-const least, most = "0", "9000000000000000000"
+// Values of parameters that are numbers or points in time. most is more than a point in time, in nanoseconds.
+const (
+	least, most     = "0", "9000000000000000000"
+	earliest, later = "1970-01-01T00:00:00Z", "2199-01-01T00:00:00Z"
+)
 
 // unknown returns groups of values of a fact that no module names.
 func (s *search) unknown(of fact) [][]string {
-	switch of.encoding {
+	switch of.encoding { //nolint:exhaustive // Others have the values of strings.
 	case asNumber:
 		return [][]string{{least}, {most}}
 	case asList:
 		return [][]string{{list(unknown)}}
-	default:
-		return s.values.unknown
+	case asString:
+		if of.isParameter() && s.values.parsesTime {
+			return append(slices.Clone(s.values.unknown), []string{earliest}, []string{later})
+		}
 	}
+	return s.values.unknown
 }
 
 // known returns values of a fact with which a pod may pass. A parameter may have to be a name or another fact of the input.
@@ -92,6 +100,9 @@ func (s *search) known(of fact, in facts) []string {
 		return append(slices.Clone(s.permitting[of]), least, "1", most)
 	case of.isParameter():
 		found = slices.Concat(found, s.names(in), slices.Sorted(maps.Values(in.optional)))
+		if s.values.parsesTime {
+			found = append(found, earliest, later)
+		}
 	}
 	if of.encoding == asList {
 		for i, value := range found {
@@ -163,31 +174,15 @@ func optionalParameters(schema json.RawMessage) (found []fact, neverEmpty map[fa
 	return found, neverEmpty, nil
 }
 
-// hasDefault reports whether a module states what the absence of a parameter means: by a default of the rule that reads it, or by
-// a negated look-up.
-func hasDefault(source string, parameter fact) bool {
-	read := regexp.QuoteMeta(parameter.String()) + `\b`
-	if regexp.MustCompile(`\bnot ` + read).MatchString(source) {
-		return true
-	}
-	for _, rule := range regexp.MustCompile(`(?m)^default (\w+)`).FindAllStringSubmatch(source, -1) {
-		if regexp.MustCompile(`(?m)^` + rule[1] + `\b.*` + read).MatchString(source) {
-			return true
-		}
-	}
-	return false
-}
-
-// stringsBelow returns the strings in a JSON document, or none without one.
-func stringsBelow(document json.RawMessage) ([]string, error) {
+// stringsBelow returns the strings in parameters, without their names; none without parameters.
+func stringsBelow(document json.RawMessage) (found []string, err error) {
 	if len(document) == 0 {
 		return nil, nil
 	}
-	var value any
-	if err := json.Unmarshal(document, &value); err != nil {
+	var parameters map[string]any
+	if err := json.Unmarshal(document, &parameters); err != nil {
 		return nil, fmt.Errorf("reading the parameters: %w", err)
 	}
-	var found []string
 	var collect func(value any)
 	collect = func(value any) {
 		switch value := value.(type) {
@@ -204,6 +199,8 @@ func stringsBelow(document json.RawMessage) ([]string, error) {
 			}
 		}
 	}
-	collect(value)
+	for _, name := range slices.Sorted(maps.Keys(parameters)) {
+		collect(parameters[name])
+	}
 	return found, nil
 }

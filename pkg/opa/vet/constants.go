@@ -13,7 +13,7 @@ const AbsentPermits = "podops: absent=permits"
 
 // Constants are the parts of a module from which inputs for it are made.
 type Constants struct {
-	// Keys are the constant keys of references, and Strings all constant strings; sorted.
+	// Keys are the constant keys of references, without those to input.parameters, and Strings all constant strings; sorted.
 	Keys, Strings []string
 
 	// Numbers are the constant numbers, as they are written.
@@ -32,6 +32,7 @@ func ReadConstants(source string) (Constants, error) {
 	found := Constants{AbsentPermits: slices.ContainsFunc(modules[File].Comments, func(comment *ast.Comment) bool {
 		return strings.TrimSpace(string(comment.Text)) == AbsentPermits
 	})}
+	parameters := ast.InputRootRef.Append(ast.StringTerm("parameters"))
 	keys, texts, numbers := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	var collect func(part any)
 	collect = func(part any) {
@@ -45,7 +46,7 @@ func ReadConstants(source string) (Constants, error) {
 				collect(value[0]) // it may be a call
 				for _, part := range value[1:] {
 					if key, ok := part.Value.(ast.String); ok {
-						keys[string(key)] = true
+						keys[string(key)] = keys[string(key)] || !value.HasPrefix(parameters)
 					} else {
 						collect(part)
 					}
@@ -58,6 +59,7 @@ func ReadConstants(source string) (Constants, error) {
 	for _, module := range modules {
 		collect(module)
 	}
+	maps.DeleteFunc(keys, func(_ string, isRead bool) bool { return !isRead })
 	found.Keys, found.Strings, found.Numbers = slices.Sorted(maps.Keys(keys)), slices.Sorted(maps.Keys(texts)), slices.Sorted(maps.Keys(numbers))
 	return found, nil
 }

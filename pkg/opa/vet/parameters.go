@@ -23,8 +23,8 @@ type Parameters struct {
 	// Read are the names of all of them, sorted.
 	Read []string `json:"read,omitempty"`
 
-	// Required are the parameters that a rule must set, with the first place of each. A read that the module negates, gives a
-	// default, or makes by object.get is optional.
+	// Required are the parameters that a rule must set, with the first place of each. A read that the module negates or compares in
+	// a negation, gives a default, or makes by object.get is optional.
 	Required []ParameterRead `json:"required,omitempty"`
 
 	// Computed reports that the parameters are read as a whole, or by a name that the module computes: then no set
@@ -107,10 +107,10 @@ func (u *parameterUses) collect(rule *ast.Rule) {
 			if isAlias(node) {
 				return true
 			}
-			if node.Negated {
+			if node.Negated && (!node.IsCall() || node.IsEquality() || node.Operator().Equal(ast.Equal.Ref())) {
 				u.visit(node.Terms, node.Location, true)
 				return true
-			}
+			} // the arguments of another call are evaluated before it is negated
 		case ast.Call:
 			if name, ok := u.getter(node); ok {
 				u.read[name] = true
