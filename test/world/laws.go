@@ -134,7 +134,8 @@ type podFacts struct {
 	labelled  time.Time // since when it has the control label
 	requested time.Time // when a client last requested its removal
 	failed    time.Time // when its containers last became unready
-	vain      time.Time // since when it is off traffic with ready containers
+	vain      time.Time // since when it is off traffic with ready containers, but for moments
+	back      time.Time // since when it is not; zero while it is
 	served    bool      // it has been in service
 	off       time.Time // since when it could serve, and is off traffic
 	debt      time.Time // when it went off traffic although only the request of a client can explain that
@@ -504,41 +505,7 @@ func (l *laws) rememberPod(at time.Time, before, pod *corev1.Pod) {
 		facts.failed = at
 	}
 	l.measureOff(at, facts, pod)
-	switch {
-	case !isInVain(pod):
-		facts.vain = time.Time{}
-	case facts.vain.IsZero():
-		facts.vain = at
-	}
-}
-
-// isInVain reports whether a pod could serve, and is off traffic with nothing left to drain: the load balancer has let go of it.
-func isInVain(pod *corev1.Pod) bool {
-	return isOff(pod) && !slices.Contains(pod.Finalizers, protection)
-}
-
-// isOff reports whether a pod could serve, and is off traffic:
-//   - it is active, controlled and has the gate, and its containers are ready
-//   - the gate is False, and no user keeps the pod offline
-func isOff(pod *corev1.Pod) bool {
-	_, offline := pod.Labels[appsv1alpha1.StayOfflineLabelKey]
-	return isActive(pod) && isControlled(pod) && hasGate(pod) && isTrue(pod, corev1.ContainersReady) &&
-		!isTrue(pod, appsv1alpha1.ServiceReadyGate) && !offline
-}
-
-// measureOff measures for how long a pod is off traffic that has been in service.
-func (l *laws) measureOff(at time.Time, facts *podFacts, pod *corev1.Pod) {
-	off := isOff(pod)
-	switch {
-	case off && facts.served && facts.off.IsZero():
-		facts.off = at
-	case !off && !facts.off.IsZero():
-		if on := pod.Labels[app]; isActive(pod) && l.atEnd == nil {
-			l.off[on] = max(l.off[on], at.Sub(facts.off))
-		}
-		facts.off = time.Time{}
-	}
-	facts.served = facts.served || isTrue(pod, corev1.PodReady)
+	facts.measureVain(at, isInVain(pod))
 }
 
 // newest returns the object of a write: after it, or before it if it is gone.
@@ -564,8 +531,8 @@ func (l *laws) overdue(now time.Time) {
 	bound := inVain - time.Duration(l.world.schedule.Strict)*(inVain-time.Second)
 	for _, object := range l.mirror["pods"] {
 		pod := object.(*corev1.Pod)
-		vain := l.facts(pod).vain
-		if !vain.IsZero() && now.Sub(vain) > bound && l.acting && l.world.managers.guards() {
+		vain, back := l.facts(pod).vain, l.facts(pod).back
+		if !vain.IsZero() && back.IsZero() && now.Sub(vain) > bound && l.acting && l.world.managers.guards() {
 			l.violate(now, lawInVain, fmt.Sprintf("the containers of %s are ready, and its gate is False since %s",
 				pod.Name, vain.Sub(l.world.began).Truncate(time.Second)))
 		}

@@ -170,7 +170,13 @@ func lawCases() []lawCase {
 				time.Sleep(inVain - 20*time.Second)
 				w.laws.overdue(time.Now())
 			},
-			breaks: func(w *World) { time.Sleep(40 * time.Second); w.laws.overdue(time.Now()) },
+			breaks: func(w *World) {
+				change(w, managerUser, "a", func(pod *corev1.Pod) { set(pod, appsv1alpha1.ServiceReadyGate, corev1.ConditionTrue) })
+				time.Sleep(moment / 2)
+				off(w, "a")
+				time.Sleep(40 * time.Second)
+				w.laws.overdue(time.Now())
+			},
 		},
 		{
 			law: lawRequests, prepare: func(w *World) { w.laws.counted, w.laws.since = map[string]int{}, time.Now(); time.Sleep(quiet) },
