@@ -103,7 +103,7 @@ func (a *absences) see(pod *corev1.Pod, now time.Time) (ended absence, ok bool) 
 	return absence{}, false
 }
 
-// checked records that a write gave ids of a pod their PostCheck permits.
+// checked records that a write gives ids of a pod their PostCheck permits.
 func (a *absences) checked(pod *corev1.Pod, transitions []lifecycle.Transition, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

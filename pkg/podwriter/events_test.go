@@ -128,3 +128,21 @@ func TestAbsencesAreBounded(t *testing.T) {
 		t.Error("a pod that is no longer under PodOps is kept")
 	}
 }
+
+// TestAvailabilityBeforeTheResponse has the watch deliver a pod before the response to the write that makes it available.
+func TestAvailabilityBeforeTheResponse(t *testing.T) {
+	f := newFixture(t, builders.MakePod("web-0").Gate(false).Ready().Preparing("a", "upgrade").Obj())
+	f.writer.Observe(f.pod(t))
+	f.stored = func() { f.writer.Observe(f.pod(t)) }
+	change := lifecycle.Change{
+		Set:         map[string]string{appsv1alpha1.ServiceAvailableLabelKey: "1"},
+		Transitions: []lifecycle.Transition{{Step: lifecycle.StepPostPermit, ID: "a"}, {Step: lifecycle.StepAvailable}},
+	}
+	if err := f.writer.Write(t.Context(), f.pod(t), change); err != nil {
+		t.Fatal(err)
+	}
+	f.writer.Observe(f.pod(t))
+	if got := f.recorded(); len(got) != 1 {
+		t.Errorf("events %q, want one", got)
+	}
+}

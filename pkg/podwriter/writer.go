@@ -83,6 +83,8 @@ func (w *Writer) Write(ctx context.Context, pod *corev1.Pod, change lifecycle.Ch
 	if err != nil {
 		return err
 	}
+	// The watch may deliver the pod before the response comes: by then its absence has ended.
+	w.absences.checked(pod, change.Transitions, w.clock.Now())
 	// Of the response only the resourceVersion is used, so the spec and the status are not sent.
 	written := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	written.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
@@ -94,7 +96,6 @@ func (w *Writer) Write(ctx context.Context, pod *corev1.Pod, change lifecycle.Ch
 	}
 	now := w.clock.Now()
 	w.sent.Note(written, now)
-	w.absences.checked(pod, change.Transitions, now)
 	recordTransitions(w.recorder, pod, change, now)
 	return nil
 }

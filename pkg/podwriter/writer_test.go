@@ -78,6 +78,9 @@ type fixture struct {
 	events *events.FakeRecorder
 	calls  int
 	fail   error
+
+	// stored is called once a patch is stored, and before its response; nil for nothing.
+	stored func()
 }
 
 func newFixture(t *testing.T, pod *corev1.Pod) *fixture {
@@ -128,7 +131,11 @@ func (f *fixture) patch(
 	if err != nil {
 		return err
 	}
-	return c.Patch(ctx, obj, client.RawPatch(types.MergePatchType, labels))
+	if err := c.Patch(ctx, obj, client.RawPatch(types.MergePatchType, labels)); err != nil || f.stored == nil {
+		return err
+	}
+	f.stored()
+	return nil
 }
 
 func (f *fixture) pod(t *testing.T) *corev1.Pod {
