@@ -23,7 +23,7 @@ func TestFindIn(t *testing.T) {
 		inputs []string
 		want   []absence.Finding
 
-		// parameters are those of each input, and schema that of the policy.
+		// parameters are what each input has, and schema is the policy schema.
 		parameters, schema string
 	}{
 		"a value that the module names": {

@@ -77,7 +77,7 @@ const (
 	earliest, later = "1970-01-01T00:00:00Z", "2199-01-01T00:00:00Z"
 )
 
-// unknown returns groups of values of a fact that no module names.
+// unknown returns groups of fact values that no module names.
 func (s *search) unknown(of fact) [][]string {
 	switch of.encoding { //nolint:exhaustive // Others have the values of strings.
 	case asNumber:
@@ -92,7 +92,7 @@ func (s *search) unknown(of fact) [][]string {
 	return s.values.unknown
 }
 
-// known returns values of a fact with which a pod may pass. A parameter may have to be a name or another fact of the input.
+// known returns fact values with which a pod may pass. A parameter may have to be a name or another fact in the input.
 func (s *search) known(of fact, in facts) []string {
 	found := slices.Concat(s.permitting[of], s.values.known)
 	switch {
