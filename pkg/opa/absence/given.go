@@ -3,6 +3,7 @@ package absence
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -14,9 +15,9 @@ import (
 // maxGiven bounds the given inputs that are used for a module, and maxPairs the inputs in which facts are removed in pairs.
 const maxGiven, maxPairs = 100, 10
 
-// FindIn is Find for inputs that are given, such as inputs from tests, in place of inputs that are made. A value with which a pod
-// passes in a given input is a known value, too. Besides single facts it removes pairs: each fact that the module names, and
-// then each other one.
+// FindIn is Find for inputs that are given, such as inputs from tests, in place of inputs that are made. What an input does not have
+// is that of a usual one. A value with which a pod passes in a given input is a known value, too. Besides single facts it removes
+// pairs: each fact that the module names, and then each other one.
 func FindIn(ctx context.Context, engine *opa.Engine, custom spec.Custom, inputs []json.RawMessage) ([]Finding, error) {
 	s, err := newSearch(ctx, engine, custom)
 	if err != nil || s == nil {
@@ -51,6 +52,10 @@ func FindIn(ctx context.Context, engine *opa.Engine, custom spec.Custom, inputs 
 func (s *search) read(ctx context.Context, inputs []json.RawMessage) (withheld []facts, err error) {
 	seen := map[string]bool{}
 	s.permitting = map[fact][]string{}
+	usual, err := s.document(usual())
+	if err != nil {
+		return nil, err
+	}
 	for i, input := range inputs {
 		if seen[string(input)] || len(seen) >= maxGiven {
 			continue
@@ -60,7 +65,12 @@ func (s *search) read(ctx context.Context, inputs []json.RawMessage) (withheld [
 		if err != nil {
 			return nil, err
 		}
-		one := &given{index: i, text: input, optional: read(document, s.facts)}
+		whole := completed(document, usual)
+		text, err := json.Marshal(whole)
+		if err != nil {
+			return nil, fmt.Errorf("completing an input: %w", err)
+		}
+		one := &given{index: i, text: text, optional: read(whole, s.facts)}
 		from := facts{optional: one.optional, given: one}
 		permits, err := s.permits(ctx, from)
 		if err != nil {
@@ -77,6 +87,46 @@ func (s *search) read(ctx context.Context, inputs []json.RawMessage) (withheld [
 		}
 	}
 	return withheld, nil
+}
+
+// completed returns an input document with the fields of a usual one that it does not have.
+func completed(document, usual map[string]any) map[string]any {
+	others, _ := document["pods"].([]any)
+	templates := maps.Clone(usual)
+	templates["pods"] = []any{usual["pod"]}
+	whole, _ := withFields(document, templates).(map[string]any)
+	if len(others) == 0 {
+		whole["pods"] = []any{}
+	}
+	return whole
+}
+
+// withFields returns a value with the fields of another that it does not have. The first item of a list is the other of each item.
+func withFields(value, other any) any {
+	switch other := other.(type) {
+	case map[string]any:
+		fields, ok := value.(map[string]any)
+		if !ok {
+			return value
+		}
+		whole := maps.Clone(other)
+		for name, field := range fields {
+			whole[name] = withFields(field, other[name])
+		}
+		return whole
+	case []any:
+		items, ok := value.([]any)
+		if !ok || len(other) == 0 {
+			return value
+		}
+		whole := []any{}
+		for _, item := range items {
+			whole = append(whole, withFields(item, other[0]))
+		}
+		return whole
+	default:
+		return value
+	}
 }
 
 // given is an input that was not made here.

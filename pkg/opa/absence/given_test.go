@@ -114,3 +114,49 @@ func TestFindIn(t *testing.T) {
 		})
 	}
 }
+
+// parts are inputs as Rego tests give them: what the test is about, and sometimes what no pod has.
+func parts() []json.RawMessage {
+	var parts []json.RawMessage
+	for _, text := range []string{
+		`{}`, `{"pod": {"labels": {"tier": "silver", "team": "search"}}}`, `{"pod": {"labels": {"tier": "gold"}, "annotations": {"tier": "silver"}}}`,
+		`{"operation": {"type": "restart"}, "namespace": {"labels": {"tier": "silver"}}}`, `{"pods": [{"labels": {"tier": "silver"}}, {}], "pod": {"labels": {"tier": "bronze"}}}`,
+		`{"pod": null}`, `{"pods": {"web-0": {}}, "pod": {"labels": ["tier"], "images": [{"tag": "2"}, "web"]}}`,
+	} {
+		parts = append(parts, json.RawMessage(text))
+	}
+	return parts
+}
+
+func TestFindInParts(t *testing.T) {
+	const tier = `input.pod.labels["tier"]`
+	for name, test := range map[string]struct {
+		module string
+		want   []absence.Finding
+	}{
+		"a label": {
+			module: `deny contains "x" if input.pod.labels.tier != "gold"`,
+			want:   []absence.Finding{{Fact: tier, Form: absence.Absent, Permitted: "gold", Input: 1}},
+		},
+		"a label beside other facts, which a usual pod has": {
+			module: `deny contains "x" if { input.pod.labels.tier != "gold"; input.pod.owner.kind == "Deployment"; input.counts.desired == 1 }`,
+			want:   []absence.Finding{{Fact: tier, Form: absence.Absent, Permitted: "gold", Input: 1}},
+		},
+		"a label with other pods, which are usual": {
+			module: `deny contains "x" if { input.pods[0].labels.tier == "silver"; input.pods[1].available; not _open }` + "\n" +
+				`_open if not input.pod.labels.tier` + "\n" + `_open if input.pod.labels.tier == "gold"`,
+			want: []absence.Finding{{Fact: tier, Form: absence.Absent, Permitted: "gold", Input: 4}},
+		},
+		"a module that is right": {module: `allow if input.pod.labels.tier == "gold"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := absence.FindIn(t.Context(), newEngine(t), spec.Custom{Source: "package rule\n\n" + test.module + "\n"}, parts())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := gocmp.Diff(test.want, got, cmpopts.IgnoreFields(absence.Finding{}, "Row", "Column"), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -56,10 +56,19 @@ type FileCoverage struct {
 	NotCovered []int
 }
 
+// Report is what Run returns. The results are sorted by file and row.
+type Report struct {
+	Results  []Result
+	Coverage Coverage
+
+	// Inputs are the inputs of modules in the tests, sorted by test; at most 100 a module, of at most 1 MiB.
+	Inputs []Input
+}
+
 // Run runs the tests of files, by path, whose names match a regular expression; all of them if it is
-// empty, with data as the data document. An error of a builtin fails the test, as it withholds a pod. The results are sorted by
-// file and row. It returns an error for files that do not compile, and for two modules of one package: a rule has one module.
-func Run(ctx context.Context, files map[string]string, data map[string]any, filter string) ([]Result, Coverage, error) {
+// empty, with data as the data document. An error of a builtin fails the test, as it withholds a pod.
+// It returns an error for files that do not compile, and for two modules of one package: a rule has one module.
+func Run(ctx context.Context, files map[string]string, data map[string]any, filter string) (Report, error) {
 	allowed := vet.Capabilities()
 	modules, packages := map[string]*ast.Module{}, map[string]string{}
 	if data == nil {
@@ -68,21 +77,21 @@ func Run(ctx context.Context, files map[string]string, data map[string]any, filt
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		module, err := ast.ParseModuleWithOpts(path, files[path], ast.ParserOptions{Capabilities: allowed})
 		if err != nil {
-			return nil, Coverage{}, fmt.Errorf("parsing %s: %w", path, err)
+			return Report{}, fmt.Errorf("parsing %s: %w", path, err)
 		}
 		modules[path] = module
 		name := module.Package.Path.String()
 		if other, twice := packages[name]; twice && !isTest(path) {
-			return nil, Coverage{}, fmt.Errorf("%s and %s have the same package, %s: a rule has one module", other, path, strings.TrimPrefix(name, "data."))
+			return Report{}, fmt.Errorf("%s and %s have the same package, %s: a rule has one module", other, path, strings.TrimPrefix(name, "data."))
 		}
 		if !isTest(path) {
 			packages[name] = path
 		}
 	}
-	lines := cover.New()
-	results, err := newRunner(modules, data).SetCoverageQueryTracer(lines).Filter(filter).RunTests(ctx, nil)
+	tracer := newInputTracer(modules)
+	results, err := newRunner(modules, data).SetCoverageQueryTracer(tracer).SetParallel(1).Filter(filter).RunTests(ctx, nil)
 	if err != nil {
-		return nil, Coverage{}, fmt.Errorf("compiling the tests: %w", err)
+		return Report{}, fmt.Errorf("compiling the tests: %w", err)
 	}
 	var all []Result
 	traced := false
@@ -92,11 +101,12 @@ func Run(ctx context.Context, files map[string]string, data map[string]any, filt
 	}
 	if traced {
 		if err := addRows(ctx, newRunner(modules, data).EnableTracing(true).Filter(filter), all); err != nil {
-			return nil, Coverage{}, err
+			return Report{}, err
 		}
 	}
 	slices.SortFunc(all, func(a, b Result) int { return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Row, b.Row)) })
-	return all, coverageOf(lines.Report(modules)), ctx.Err()
+	slices.SortStableFunc(tracer.inputs, func(a, b Input) int { return cmp.Compare(a.Test, b.Test) })
+	return Report{Results: all, Coverage: coverageOf(tracer.Report(modules)), Inputs: tracer.inputs}, ctx.Err()
 }
 
 func newRunner(modules map[string]*ast.Module, data map[string]any) *tester.Runner {

@@ -28,12 +28,12 @@ todo_test_later if false
 `
 
 func TestRunReturnsResultsAndCoverage(t *testing.T) {
-	results, coverage, err := moduletest.Run(t.Context(), map[string]string{"a.rego": module, "a_test.rego": tests}, nil, "")
+	report, err := moduletest.Run(t.Context(), map[string]string{"a.rego": module, "a_test.rego": tests}, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, result := range results {
+	for _, result := range report.Results {
 		state := "passed"
 		if result.Failed {
 			state = "failed"
@@ -46,23 +46,23 @@ func TestRunReturnsResultsAndCoverage(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if len(coverage.Files) != 1 || coverage.Files[0].File != "a.rego" || coverage.Percent <= 0 {
-		t.Errorf("got coverage %+v", coverage)
+	if len(report.Coverage.Files) != 1 || report.Coverage.Files[0].File != "a.rego" || report.Coverage.Percent <= 0 {
+		t.Errorf("got coverage %+v", report.Coverage)
 	}
 }
 
 func TestRunHasTheBuiltinsOfRulesOnly(t *testing.T) {
 	text := "package x_test\n\ntest_it if http.send({\"url\": \"http://example.com\", \"method\": \"get\"})\n"
-	_, _, err := moduletest.Run(t.Context(), map[string]string{"x_test.rego": text}, nil, "")
+	_, err := moduletest.Run(t.Context(), map[string]string{"x_test.rego": text}, nil, "")
 	if err == nil || !strings.Contains(err.Error(), "undefined function http.send") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestRunFilters(t *testing.T) {
-	results, _, err := moduletest.Run(t.Context(), map[string]string{"a.rego": module, "a_test.rego": tests}, nil, "test_approved$")
-	if err != nil || len(results) != 1 || results[0].Failed {
-		t.Errorf("got %+v, %v", results, err)
+	report, err := moduletest.Run(t.Context(), map[string]string{"a.rego": module, "a_test.rego": tests}, nil, "test_approved$")
+	if err != nil || len(report.Results) != 1 || report.Results[0].Failed {
+		t.Errorf("got %+v, %v", report.Results, err)
 	}
 }
 
@@ -85,12 +85,12 @@ test_data if data.lists.teams == ["a"]
 
 test_index if input.kind == "Pod"
 `
-	results, _, err := moduletest.Run(t.Context(), map[string]string{"a.rego": module, "a_test.rego": failing}, map[string]any{"lists": map[string]any{"teams": []any{"a"}}}, "")
+	report, err := moduletest.Run(t.Context(), map[string]string{"a.rego": module, "a_test.rego": failing}, map[string]any{"lists": map[string]any{"teams": []any{"a"}}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, result := range results {
+	for _, result := range report.Results {
 		got = append(got, result.Message)
 	}
 	want := []string{
@@ -106,8 +106,45 @@ test_index if input.kind == "Pod"
 }
 
 func TestTwoModulesOfOnePackage(t *testing.T) {
-	_, _, err := moduletest.Run(t.Context(), map[string]string{"a.rego": module, "b.rego": module, "a_test.rego": tests}, nil, "")
+	_, err := moduletest.Run(t.Context(), map[string]string{"a.rego": module, "b.rego": module, "a_test.rego": tests}, nil, "")
 	if err == nil || !strings.Contains(err.Error(), "a.rego and b.rego have the same package, rule.approved: a rule has one module") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestInputs shows the inputs of a module in its tests: also one for which no rule of the module matches, and one that is changed below.
+func TestInputs(t *testing.T) {
+	const given = `package rule.approved_test
+
+import data.rule.approved
+
+_pod(labels) := {"pod": {"labels": labels}}
+
+test_b if {
+	not approved.allow with input as _pod({"approved": "no"})
+	approved.allow with input as _pod({"approved": "no"}) with input.operation.type as "restart"
+}
+
+test_a if {
+	_helper with input as _pod({"approved": "true"})
+}
+
+_helper if approved.allow
+`
+	report, err := moduletest.Run(t.Context(), map[string]string{"a.rego": module, "a_test.rego": given}, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, input := range report.Inputs {
+		got = append(got, input.Test+" "+input.File+" "+string(input.Document))
+	}
+	want := []string{
+		`rule.approved_test.test_a a.rego {"pod":{"labels":{"approved":"true"}}}`,
+		`rule.approved_test.test_b a.rego {"pod":{"labels":{"approved":"no"}}}`,
+		`rule.approved_test.test_b a.rego {"operation":{"type":"restart"},"pod":{"labels":{"approved":"no"}}}`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }

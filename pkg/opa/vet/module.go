@@ -44,6 +44,36 @@ func Read(source string, capabilities *ast.Capabilities) (map[string]*ast.Module
 	return modules, entry, err
 }
 
+// Imports are the PodTransitionPolicies that a module refers to.
+type Imports struct {
+	// Library is the name of the policy that the module is the library of; empty for any other module.
+	Library string
+
+	// Names are the policies of its references to data.lib.<name> and data.config.<name>, sorted.
+	Names []string
+}
+
+// ReadImports returns the imports of a module that can be parsed.
+func ReadImports(source string) (Imports, error) {
+	modules, err := parse(source, Capabilities())
+	if err != nil {
+		return Imports{}, AsCompileError(err)
+	}
+	var found Imports
+	if path := modules[File].Package.Path; isShared(path) {
+		found.Library = sharedName(path)
+	}
+	ast.WalkRefs(modules[File], func(ref ast.Ref) bool {
+		if isShared(ref) && sharedName(ref) != found.Library {
+			found.Names = append(found.Names, sharedName(ref))
+		}
+		return false
+	})
+	slices.Sort(found.Names)
+	found.Names = slices.Compact(found.Names)
+	return found, nil
+}
+
 // parse parses a user's module and what it imports.
 func parse(source string, capabilities *ast.Capabilities) (map[string]*ast.Module, error) {
 	module, parts := spec.Split(source)

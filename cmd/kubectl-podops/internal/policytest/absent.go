@@ -19,14 +19,17 @@ type modules struct {
 // testInput is an input of a module in a test.
 type testInput struct {
 	observation.Input
-	test result
+
+	// about is the rule and the pod, or the file of the module.
+	about string
+	test  result
 }
 
 // takeInputs returns the inputs of a test, whose evaluations have ended.
 func (m modules) takeInputs(test result) []testInput {
 	var inputs []testInput
 	for _, one := range m.log.Take(func(string, string) bool { return true }) {
-		inputs = append(inputs, testInput{one, test})
+		inputs = append(inputs, testInput{one, fmt.Sprintf("rule %s, pod %s", one.Module.ID, one.Pod), test})
 	}
 	return inputs
 }
@@ -47,9 +50,9 @@ func (m modules) absentFacts(ctx context.Context, inputs []testInput) ([]result,
 			if one.IsParameter() {
 				id, fix = "absent-parameter-permits", "require the parameter, or give it a default in spec.parameters"
 			}
-			warning.Message = fmt.Sprintf("rule %s, pod %s: %s (row %d, column %d of the module) [%s]\n"+
+			warning.Message = fmt.Sprintf("%s: %s (row %d, column %d of the module) [%s]\n"+
 				"%s, or state that it is meant: # podops: absent=permits",
-				input.Module.ID, input.Pod, one, one.Row, one.Column, id, fix)
+				input.about, one, one.Row, one.Column, id, fix)
 			warnings = append(warnings, warning)
 		}
 	}

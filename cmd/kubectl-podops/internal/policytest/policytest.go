@@ -5,19 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"maps"
-	"os"
-	"path/filepath"
 	"regexp"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/opa/moduletest"
+	"github.com/podops-dev/podops/pkg/rule/imports"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/manifests"
@@ -45,7 +39,8 @@ with the builtins that rules may call. It needs no cluster.
 
 Each optional fact, such as a label or a parameter, is also removed from the inputs of the modules
 in which a pod waits: a pod that passes without it, and not with an unknown value, is a warning
-(absent-fact-permits, absent-parameter-permits).
+(absent-fact-permits, absent-parameter-permits). A Rego test may give a part of the input: a usual
+pod has the rest.
 
 Exit codes: 0 all tests passed; 1 a file could not be used; 2 a test failed, or the coverage is
 below --threshold.`,
@@ -75,11 +70,26 @@ func (v *verb) run(ctx context.Context, folders []string) error {
 	if err != nil {
 		return fmt.Errorf("--run: %w", err)
 	}
-	results, err := v.suites(ctx, folders, filter)
+	documents, err := manifests.Read(v.In, command.Scheme(), folders...)
 	if err != nil {
 		return err
 	}
-	tested, coverage, err := v.modules(ctx, folders)
+	log := observation.New()
+	engine, err := v.Engine(opa.Options{Observe: log.Observe})
+	if err != nil {
+		return err
+	}
+	results, err := runSuites(ctx, modules{engine, log}, documents, filter)
+	if err != nil {
+		return err
+	}
+	policies := imports.Policies{}
+	for _, document := range documents {
+		if policy, ok := document.Object.(*appsv1alpha1.PodTransitionPolicy); ok {
+			policies[policy.Name] = policy
+		}
+	}
+	tested, coverage, err := v.runRego(ctx, modules{engine, log}, folders, policies)
 	if err != nil {
 		return err
 	}
@@ -103,17 +113,8 @@ func (v *verb) run(ctx context.Context, folders []string) error {
 	return nil
 }
 
-// suites runs the suites of folders.
-func (v *verb) suites(ctx context.Context, folders []string, filter *regexp.Regexp) ([]result, error) {
-	documents, err := manifests.Read(v.In, command.Scheme(), folders...)
-	if err != nil {
-		return nil, err
-	}
-	log := observation.New()
-	engine, err := v.Engine(opa.Options{Observe: log.Observe})
-	if err != nil {
-		return nil, err
-	}
+// runSuites runs the documents that are suites.
+func runSuites(ctx context.Context, modules modules, documents []manifests.Document, filter *regexp.Regexp) ([]result, error) {
 	var results []result
 	for _, document := range documents {
 		if document.Kind.Kind != suiteKind {
@@ -123,76 +124,11 @@ func (v *verb) suites(ctx context.Context, folders []string, filter *regexp.Rege
 		if err != nil {
 			return nil, err
 		}
-		found, err := read.run(ctx, modules{engine, log}, document, filter.MatchString)
+		found, err := read.run(ctx, modules, document, filter.MatchString)
 		if err != nil {
 			return nil, err
 		}
 		results = append(results, found...)
 	}
 	return results, nil
-}
-
-// modules runs the Rego tests of folders.
-func (v *verb) modules(ctx context.Context, folders []string) ([]result, moduletest.Coverage, error) {
-	files, data := map[string]string{}, map[string]any{}
-	for _, folder := range folders {
-		err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-			isData := manifests.IsData(path)
-			if err != nil || entry.IsDir() || !isData && !strings.HasSuffix(path, ".rego") {
-				return err
-			}
-			text, err := os.ReadFile(path) //nolint:gosec // The user of the command names the folder.
-			if err != nil {
-				return err
-			}
-			if isData {
-				return addData(data, folder, path, text)
-			}
-			files[path] = string(text)
-			return nil
-		})
-		if err != nil {
-			return nil, moduletest.Coverage{}, err
-		}
-	}
-	if len(files) == 0 {
-		return nil, moduletest.Coverage{Percent: 100}, nil
-	}
-	found, coverage, err := moduletest.Run(ctx, files, data, v.filter)
-	if err != nil {
-		return nil, coverage, err
-	}
-	var results []result
-	for _, one := range found {
-		dot := strings.LastIndex(one.Name, ".")
-		results = append(results, result{
-			Suite: one.Name[:dot], Name: one.Name[dot+1:], File: one.File, Line: one.Row,
-			Failed: one.Failed, Skipped: one.Skipped, Message: one.Message, Output: one.Output, Duration: one.Duration,
-		})
-	}
-	return slices.Clip(results), coverage, nil
-}
-
-// addData adds a data file at the path of its folder, as opa test does: lists/data.json is data.lists.
-func addData(data map[string]any, folder, path string, text []byte) error {
-	var values map[string]any
-	if err := yaml.Unmarshal(text, &values); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	below, err := filepath.Rel(folder, filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	if below != "." {
-		for _, name := range strings.Split(filepath.ToSlash(below), "/") {
-			next, ok := data[name].(map[string]any)
-			if !ok {
-				next = map[string]any{}
-				data[name] = next
-			}
-			data = next
-		}
-	}
-	maps.Copy(data, values)
-	return nil
 }
