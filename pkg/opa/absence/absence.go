@@ -214,7 +214,7 @@ func place(source string, read fact) (row, column int) {
 // opens reports whether a pod that passes without a fact waits with an unknown value, and passes with a known one,
 // which is returned.
 func (s *search) opens(ctx context.Context, without facts, removed fact) (value string, opens bool) {
-	if !slices.ContainsFunc(s.unknown(removed), func(group []string) bool {
+	if !slices.ContainsFunc(s.unknown(removed, without), func(group []string) bool {
 		return !slices.ContainsFunc(group, func(value string) bool { return !s.waits(ctx, without.with(removed, value)) })
 	}) {
 		return "", false

@@ -26,6 +26,7 @@ const (
 	asQuantity  encoding = "quantity"
 	asNumber    encoding = "number"
 	asList      encoding = "list" // of strings; its value is JSON
+	asMap       encoding = "map"  // of strings; its value is JSON
 )
 
 // String returns the path of the fact in the input.

@@ -92,7 +92,7 @@ func (f fact) document(value string) any {
 			number, value = 1<<30, "1Gi"
 		}
 		return map[string]any{"value": number, "text": value}
-	case asNumber, asList:
+	case asNumber, asList, asMap:
 		return json.RawMessage(value)
 	default:
 		return value
@@ -106,7 +106,11 @@ func read(document map[string]any, about []fact) map[fact]string {
 		switch value := entries(document, one.object)[one.key].(type) {
 		case string:
 			found[one] = value
-		case map[string]any: // a condition, or a quantity
+		case map[string]any: // a condition, a quantity or a map of strings
+			if encoded, err := json.Marshal(value); err == nil && one.encoding == asMap {
+				found[one] = string(encoded)
+				continue
+			}
 			for _, field := range []string{"status", "text"} {
 				if text, ok := value[field].(string); ok {
 					found[one] = text

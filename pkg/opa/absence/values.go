@@ -78,12 +78,14 @@ const (
 )
 
 // unknown returns groups of fact values that no module names.
-func (s *search) unknown(of fact) [][]string {
+func (s *search) unknown(of fact, in facts) [][]string {
 	switch of.encoding { //nolint:exhaustive // Others have the values of strings.
 	case asNumber:
 		return [][]string{{least}, {most}}
 	case asList:
 		return [][]string{{list(unknown)}}
+	case asMap:
+		return [][]string{{s.mapping(unknown, in)}}
 	case asString:
 		if of.isParameter() && s.values.parsesTime {
 			return append(slices.Clone(s.values.unknown), []string{earliest}, []string{later})
@@ -94,24 +96,40 @@ func (s *search) unknown(of fact) [][]string {
 
 // known returns fact values with which a pod may pass. A parameter may have to be a name or another fact in the input.
 func (s *search) known(of fact, in facts) []string {
-	found := slices.Concat(s.permitting[of], s.values.known)
-	switch {
-	case of.encoding == asNumber:
-		return append(slices.Clone(s.permitting[of]), least, "1", most)
-	case of.isParameter():
-		found = slices.Concat(found, s.names(in), slices.Sorted(maps.Values(in.optional)))
+	found := slices.Clone(s.permitting[of])
+	if of.encoding == asNumber {
+		return append(found, least, "1", most)
+	}
+	texts := s.values.known
+	if of.isParameter() {
+		texts = slices.Concat(texts, s.names(in), slices.Sorted(maps.Values(in.optional)))
 		if s.values.parsesTime {
-			found = append(found, earliest, later)
+			texts = append(texts, earliest, later)
 		}
 	}
-	if of.encoding == asList {
-		for i, value := range found {
-			if !strings.HasPrefix(value, "[") {
-				found[i] = list(value)
-			}
+	for _, text := range texts {
+		switch of.encoding { //nolint:exhaustive // Others have the values of strings.
+		case asList:
+			text = list(text)
+		case asMap:
+			text = s.mapping(text, in)
 		}
+		found = append(found, text)
 	}
 	return found
+}
+
+// mapping returns a map in which each text that a key may have is a key with the value.
+func (s *search) mapping(value string, in facts) string {
+	entries := map[string]string{unknown: value}
+	for _, key := range slices.Concat(s.values.known, s.names(in), slices.Sorted(maps.Values(in.optional))) {
+		entries[key] = value
+	}
+	encoded, err := json.Marshal(entries)
+	if err != nil {
+		return "{}" // strings have an encoding
+	}
+	return string(encoded)
 }
 
 // names returns the names in an input.
@@ -145,6 +163,7 @@ func optionalParameters(schema json.RawMessage) (found []fact, neverEmpty map[fa
 	type node struct {
 		Type       string
 		Properties map[string]*node
+		Patterns   map[string]*node `json:"patternProperties"`
 		Items      *node
 		Required   []string
 		MinLength  int
@@ -161,6 +180,9 @@ func optionalParameters(schema json.RawMessage) (found []fact, neverEmpty map[fa
 			encoded, ok := encodings[property.Type]
 			if property.Type == "array" && property.Items != nil && property.Items.Type == "string" {
 				encoded, ok = asList, true
+			}
+			if values := property.Patterns[""]; values != nil && values.Type == "string" {
+				encoded, ok = asMap, true
 			}
 			mayLack := isOptional || !slices.Contains(of.Required, key)
 			if one := (fact{object, key, encoded}); ok && mayLack {

@@ -12,8 +12,8 @@ import (
 const noParameters = "(none)"
 
 // JSONSchema returns the names and types of completed parameters as a JSON schema for the compiler
-// of a module; parameters that are always there are required, and strings that are never empty have
-// minLength 1. All other keywords restrict values, not types. Where the type is not known, the schema
+// of a module; parameters that are always there are required, strings that are never empty have
+// minLength 1, and maps have the type of their values. All other keywords restrict values, not types. Where the type is not known, the schema
 // has no type, which allows any use.
 func (s *Schema) JSONSchema() (json.RawMessage, error) {
 	document := s.types(s.structural)
@@ -39,10 +39,14 @@ func (s *Schema) types(node *structuralschema.Structural) map[string]any {
 	}
 	switch node.Type {
 	case "object":
-		if node.XPreserveUnknownFields || len(node.Properties) == 0 {
+		switch values := node.AdditionalProperties; {
+		case !node.XPreserveUnknownFields && len(node.Properties) > 0:
+			return s.properties(node)
+		case values != nil && values.Structural != nil: // the type checker ignores patterns, and allows any use of a value
+			return map[string]any{"type": "object", "patternProperties": map[string]any{"": s.types(values.Structural)}}
+		default:
 			return map[string]any{"type": "object"}
 		}
-		return s.properties(node)
 	case "array":
 		return map[string]any{"type": "array", "items": s.types(node.Items)}
 	case "string":

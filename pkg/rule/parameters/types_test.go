@@ -28,7 +28,7 @@ func TestTheCompilerSeesNamesAndTypes(t *testing.T) {
 					}}
 				}},
 				"extra": {"type": "object"},
-				"limits": {"type": "object"}
+				"limits": {"type": "object", "patternProperties": {"": {"type": "integer"}}}
 			}
 		}`},
 		"no parameters at all": {nil, `{"type": "object", "additionalProperties": false, "properties": {"(none)": {}}}`},
