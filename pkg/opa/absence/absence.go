@@ -124,7 +124,7 @@ func newSearch(ctx context.Context, engine *opa.Engine, custom spec.Custom) (*se
 	}
 	return &search{
 		engine: engine, module: spec.Module{Kind: rule.KindRego, Stage: appsv1alpha1.StagePreCheck, Enforcement: appsv1alpha1.EnforcementEnforce, Custom: &custom},
-		facts: optionalFacts(keys, parameters), neverEmpty: neverEmpty, values: newValues(constants, custom.Source, keys, named),
+		facts: optionalFacts(keys, given, parameters), neverEmpty: neverEmpty, values: newValues(constants, custom.Source, keys, named),
 		random: rand.New(rand.NewPCG(1, 2)), found: map[fact]Finding{}, comparesWithEmpty: slices.Contains(named, ""),
 		cordons: slices.Contains(constants.Keys, "unschedulable"),
 	}, nil

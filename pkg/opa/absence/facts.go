@@ -102,8 +102,8 @@ const (
 	nodeConditions   = "node.conditions"
 )
 
-// optionalFacts returns the facts that a module with these constant keys can read: parameters first.
-func optionalFacts(keys []string, parameters []fact) []fact {
+// optionalFacts returns the facts that a module with these constant keys, some of them given as parameters, can read: parameters first.
+func optionalFacts(keys, given []string, parameters []fact) []fact {
 	names := fieldNames()
 	found := slices.Concat(parameters, slices.DeleteFunc(fields(), func(f fact) bool { return !slices.Contains(keys, f.key) }))
 	objects := []string{podLabels, podAnnotations, namespaceLabels}
@@ -118,7 +118,7 @@ func optionalFacts(keys []string, parameters []fact) []fact {
 	}
 	for _, object := range objects {
 		for _, key := range keys {
-			if !names[key] {
+			if !names[key] || slices.Contains(given, key) {
 				found = append(found, fact{object, key, encodings[object]})
 			}
 		}
