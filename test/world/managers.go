@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"path"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
@@ -124,6 +126,7 @@ type managers struct {
 // incarnation is one run of a manager.
 type incarnation struct {
 	server *admission.Server
+	cache  *endingCache
 	mute   context.CancelFunc // ends the events of its watches
 	end    context.CancelFunc // as SIGTERM does
 	cut    context.CancelFunc // ends its connections
@@ -285,11 +288,12 @@ func (m *managers) begin(ctx context.Context, n int) error {
 	ctx, end := context.WithCancel(ctx)
 	alive, cut := context.WithCancel(context.WithoutCancel(ctx))
 	muted, mute := context.WithCancel(alive)
-	m.now[n] = &incarnation{server: server, mute: mute, end: end, cut: cut}
+	run := &incarnation{server: server, cache: &endingCache{alive: alive}, mute: mute, end: end, cut: cut}
+	m.now[n] = run
 	m.mu.Unlock()
 	connection := rest.CopyConfig(m.world.server.Config(managerUser, "system:serviceaccounts", "system:serviceaccounts:"+managerNamespace, "system:authenticated"))
 	connection.Wrap(func(next http.RoundTripper) http.RoundTripper { return lifeline{next, alive, muted.Done()} })
-	mgr, err := m.assemble(ctx, connection, &candidate{time.Now().Add(warming), m.locks[n], fmt.Sprintf("manager-%d-%d", n, len(m.pool)), alive}, server)
+	mgr, err := m.assemble(ctx, connection, &candidate{time.Now().Add(warming), m.locks[n], fmt.Sprintf("manager-%d-%d", n, len(m.pool)), alive}, server, run.cache)
 	if err != nil {
 		end()
 		cut()
@@ -302,7 +306,7 @@ func (m *managers) begin(ctx context.Context, n int) error {
 		}
 	})
 	m.running.Go(func() {
-		if pause(ctx, starting) && mgr.GetCache().WaitForCacheSync(ctx) {
+		if pause(ctx, starting) && mgr.GetCache().WaitForCacheSync(ctx) && alive.Err() == nil {
 			server.Ready(true)
 			m.settle()
 		}
@@ -310,8 +314,10 @@ func (m *managers) begin(ctx context.Context, n int) error {
 	return nil
 }
 
-// assemble returns a manager with a connection, as a candidate for a lease, and with a server of webhooks.
-func (m *managers) assemble(ctx context.Context, connection *rest.Config, as *candidate, server *admission.Server) (ctrl.Manager, error) {
+// assemble returns a manager with a connection, as a candidate for a lease, and with a server of webhooks and a cache.
+func (m *managers) assemble(
+	ctx context.Context, connection *rest.Config, as *candidate, server *admission.Server, filled *endingCache,
+) (ctrl.Manager, error) {
 	var options operator.Options
 	flags := flag.NewFlagSet("manager", flag.ContinueOnError)
 	options.AddFlags(flags)
@@ -327,8 +333,8 @@ func (m *managers) assemble(ctx context.Context, connection *rest.Config, as *ca
 	return operator.Assemble(ctx, connection, options, operator.Parts{
 		Manager: ctrl.Options{
 			Metrics: metricsserver.Options{BindAddress: "0"}, WebhookServer: server, Logger: logr.Discard(), GracefulShutdownTimeout: &patience,
-			LeaderElectionResourceLockInterface: as,
-			Controller:                          config.Controller{SkipNameValidation: &skip, RecoverPanic: &recovers},
+			LeaderElectionResourceLockInterface: as, NewCache: filled.make,
+			Controller: config.Controller{SkipNameValidation: &skip, RecoverPanic: &recovers},
 		},
 		Metrics: measured,
 	})
@@ -345,7 +351,7 @@ func (m *managers) finish(n int, kill bool) {
 	}
 	run.mute()
 	time.Sleep(muting)
-	if kill {
+	if kill || !run.cache.filled.Load() {
 		run.cut()
 		run.server.Kill()
 	}
@@ -355,6 +361,32 @@ func (m *managers) finish(n int, kill bool) {
 		run.server.Ready(false)
 		m.settle()
 	})
+}
+
+// endingCache is the cache of a manager. controller-runtime waits in a loop without a pause for the cache of a manager that ends before
+// its cache is filled: time would stand still. PodOps leaves such a manager after a while, in which it does nothing else, so its
+// connections are cut here, and the wait ends with them.
+type endingCache struct {
+	cache.Cache
+	alive  context.Context
+	filled atomic.Bool
+}
+
+// make implements cache.NewCacheFunc.
+func (c *endingCache) make(config *rest.Config, options cache.Options) (made cache.Cache, err error) {
+	c.Cache, err = cache.New(config, options)
+	return c, err
+}
+
+// WaitForCacheSync implements cache.Informers.
+func (c *endingCache) WaitForCacheSync(ctx context.Context) bool {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	defer context.AfterFunc(c.alive, end)()
+	if c.Cache.WaitForCacheSync(ctx) {
+		c.filled.Store(true)
+	}
+	return c.filled.Load() || c.alive.Err() != nil
 }
 
 // mute ends the events of the watches of every manager.
