@@ -244,6 +244,14 @@ func counterparts() []story {
 			length: 4 * time.Minute, left: 3,
 		},
 		{
+			name: "a StatefulSet is orphaned while its pods are evicted, and the watch of pods is late", workload: of(world.StatefulSet, 3),
+			late: []world.Act{{At: 0, On: "pods", N: 9, For: time.Minute}},
+			acts: []world.Act{
+				approvals(), {At: 10 * time.Second, Verb: "drain", Text: "uncordon", For: 30 * time.Second}, at(17, "orphan", 0, ""),
+			},
+			length: 4 * time.Minute, left: 3,
+		},
+		{
 			name: "a DaemonSet is orphaned while its rollout waits", workload: of(world.DaemonSet, 3),
 			acts:   []world.Act{approvals(), at(10, "image", 0, "v2"), at(40, "orphan", 0, ""), at(60, "approve", 0, "")},
 			length: 4 * time.Minute, left: anyNumber,

@@ -12,6 +12,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -119,6 +120,9 @@ func (d *reviewer) answer(
 	ctx context.Context, req admission.Request, pod *corev1.Pod, method deferreddelete.Method, options metav1.DeleteOptions,
 ) admission.Response {
 	owner, state := d.owner(ctx, pod)
+	if state == deferreddelete.OwnerGone && method == deferreddelete.MethodEviction && clientauth.Verified(ctx) {
+		pod, owner, state = d.stored(ctx, pod)
+	}
 	reviewed := deferreddelete.Review{
 		Pod: pod, Owner: state, NamespaceTerminating: d.namespaceTerminating(ctx, pod.Namespace), Method: method,
 		Actor:  deferreddelete.ActorOf(req.UserInfo.Username, req.UserInfo.Groups, method, pod, d.options.Identity),
@@ -212,6 +216,20 @@ func (d *reviewer) owner(ctx context.Context, pod *corev1.Pod) (client.Object, d
 		return nil, state
 	}
 	return object, state
+}
+
+// stored returns the pod of an eviction as the API server has it, with its controller. The cache may not show yet that the pod was
+// released, as by a deletion of its owner with orphans, which is no reason to let it go. A pod that cannot be read is held.
+func (d *reviewer) stored(ctx context.Context, cached *corev1.Pod) (pod *corev1.Pod, owner client.Object, state deferreddelete.OwnerState) {
+	pod = &corev1.Pod{}
+	switch err := d.apiReader.Get(ctx, client.ObjectKeyFromObject(cached), pod); {
+	case apierrors.IsNotFound(err):
+		return cached, nil, deferreddelete.OwnerGone
+	case err != nil:
+		return cached, nil, deferreddelete.OwnerPresent
+	}
+	owner, state = d.owner(ctx, pod)
+	return pod, owner, state
 }
 
 // stateIn reads the owner of a pod into an object.

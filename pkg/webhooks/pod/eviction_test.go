@@ -133,6 +133,41 @@ func TestAnEvictionOfAPodThatTheCacheDoesNotHave(t *testing.T) {
 	}
 }
 
+// TestAnEvictionOfAPodThatIsReleased shows that a cache that is behind lets no pod pass that its owner, which is gone, has left behind.
+func TestAnEvictionOfAPodThatIsReleased(t *testing.T) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	released := owned().Obj()
+	released.OwnerReferences = nil
+	for name, tc := range map[string]struct {
+		stored   *corev1.Pod // nil: it cannot be read
+		wantHeld bool
+	}{
+		"released":                           {stored: released, wantHeld: true},
+		"with its owner: it is deleted next": {stored: owned().Obj()},
+		"a pod that cannot be read":          {wantHeld: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cached := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(owned().Obj(), namespace).Build()
+			server := fake.NewClientBuilder().WithScheme(scheme(t)).WithInterceptorFuncs(interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+					if _, isPod := object.(*corev1.Pod); isPod && tc.stored == nil {
+						return errors.New("the API server is unavailable")
+					}
+					return c.Get(ctx, key, object, options...)
+				},
+			})
+			if tc.stored != nil {
+				server = server.WithObjects(tc.stored)
+			}
+			deferrer := pod.NewEvictionDeferrer(decoder(t), cached, server.Build(), &deferrals{}, waits(), deferOptions(), reviewsOf(t))
+			response := deferrer.Handle(clientauth.WithVerified(t.Context(), true), evicting(`{}`))
+			if response.Allowed == tc.wantHeld || tc.wantHeld && response.Result.Code != http.StatusTooManyRequests {
+				t.Errorf("got %+v", visibleOf(response))
+			}
+		})
+	}
+}
+
 func TestEvictionDeferrerWithoutACache(t *testing.T) {
 	reader := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(owned().Obj(), newSet()).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
