@@ -129,6 +129,7 @@ type revision struct {
 
 // podFacts are what laws remember of a pod, by UID.
 type podFacts struct {
+	key       string // namespace and name
 	created   time.Time
 	templated bool      // it was created with the control label
 	labelled  time.Time // since when it has the control label
@@ -410,6 +411,13 @@ func (l *laws) rememberRequest(write apiserver.Write) {
 		return
 	}
 	pod, ok := l.mirror.get("pods", write.Namespace, write.Name).(*corev1.Pod)
+	if !ok && !isController(write.User) { // the request has waited, and others have removed the pod meanwhile
+		for _, facts := range l.pods {
+			if facts.key == write.Namespace+"/"+write.Name {
+				facts.debt = time.Time{}
+			}
+		}
+	}
 	if !ok || passes(write.User) || isController(write.User) && !isOf(pod, string(Fleet)) {
 		return
 	}
@@ -465,7 +473,7 @@ func (l *laws) object(resource, namespace, name string) runtime.Object {
 func (l *laws) facts(pod *corev1.Pod) *podFacts {
 	known, ok := l.pods[string(pod.UID)]
 	if !ok {
-		known = &podFacts{created: time.Now()}
+		known = &podFacts{key: pod.Namespace + "/" + pod.Name, created: time.Now()}
 		l.pods[string(pod.UID)] = known
 	}
 	return known
