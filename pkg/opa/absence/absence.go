@@ -1,13 +1,16 @@
 package absence
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/opa"
@@ -21,9 +24,16 @@ import (
 const (
 	maxInputs   = 400
 	maxWithheld = 40
-	maxFacts    = 24
+	maxFacts    = 48
 	maxValues   = 16
+
+	// maxEvaluations and maxTime bound a search.
+	maxEvaluations = 20000
+	maxTime        = 20 * time.Second
 )
+
+// errCut ends a search that takes too long.
+var errCut = errors.New("the search has taken too long")
 
 // Values that no module names. No other fact has the value another.
 const (
@@ -40,8 +50,8 @@ type Finding struct {
 	// Form is how the pod lacks it.
 	Form Form
 
-	// Row and Column are the first place of its key in the module; 0 without one.
-	Row, Column int
+	// Place is the first place of its key in the module; zero without one.
+	Place vet.Place
 
 	// Permitted is a value with which the pod passes.
 	Permitted string
@@ -69,34 +79,61 @@ func (f Finding) String() string {
 // IsParameter reports whether the fact is a parameter that rules need not set.
 func (f Finding) IsParameter() bool { return strings.HasPrefix(f.Fact, "input.parameters.") }
 
-// Find returns the findings of a user's module, sorted by fact; none for a module with the comment
+// Found is the result of a search.
+type Found struct {
+	// Findings are sorted by fact.
+	Findings []Finding
+
+	// IsCut reports that not all facts were removed, since there are too many or the module takes too long.
+	IsCut bool
+}
+
+// Find returns the findings of a user's module; none for a module with the comment
 // vet.AbsentPermits. The strings of its parameters are keys and values, too. The same module has the same findings.
 // The error is that of opa.Engine.Inspect for a module that is wrong.
-func Find(ctx context.Context, engine *opa.Engine, custom spec.Custom) ([]Finding, error) {
-	s, err := newSearch(ctx, engine, custom)
+func Find(ctx context.Context, engine *opa.Engine, custom spec.Custom) (Found, error) {
+	return find(ctx, engine, custom, nil, (*search).withDrawn)
+}
+
+// find makes a search of a module in its bounds. documents are the inputs that are given.
+func find(
+	ctx context.Context, engine *opa.Engine, custom spec.Custom, documents []map[string]any, search func(*search, context.Context) error,
+) (Found, error) {
+	s, err := newSearch(ctx, engine, custom, documents)
 	if err != nil || s == nil {
-		return nil, err
+		return Found{}, err
 	}
+	ctx, end := context.WithTimeoutCause(ctx, maxTime, errCut)
+	defer end()
+	if err = search(s, ctx); errors.Is(err, errCut) || err != nil && errors.Is(context.Cause(ctx), errCut) {
+		s.isCut, err = true, nil
+	}
+	findings := slices.SortedFunc(maps.Values(s.found), func(a, b Finding) int { return strings.Compare(a.Fact, b.Fact) })
+	return Found{Findings: findings, IsCut: s.isCut}, err
+}
+
+// withDrawn searches in inputs that it makes.
+func (s *search) withDrawn(ctx context.Context) error {
 	withheld := 0
 	for i := 0; i < maxInputs && withheld < maxWithheld && len(s.found) < len(s.facts); i++ {
 		drawn := s.draw()
 		permits, err := s.permits(ctx, drawn)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if permits {
 			continue
 		}
 		withheld++
 		if err := s.try(ctx, drawn); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return s.findings(), nil
+	return nil
 }
 
 // newSearch returns a search in a module; nil for a module with the comment vet.AbsentPermits.
-func newSearch(ctx context.Context, engine *opa.Engine, custom spec.Custom) (*search, error) {
+func newSearch(ctx context.Context, engine *opa.Engine, custom spec.Custom, documents []map[string]any) (*search, error) {
 	inspected, err := engine.Inspect(ctx, opa.Source{Module: custom.Source, ParametersSchema: custom.ParametersSchema})
 	if err != nil {
 		return nil, err
@@ -114,19 +151,22 @@ func newSearch(ctx context.Context, engine *opa.Engine, custom spec.Custom) (*se
 	if err != nil {
 		return nil, err
 	}
-	parameters = slices.DeleteFunc(parameters, func(f fact) bool {
-		return !slices.ContainsFunc(inspected.Parameters.Required, func(read vet.ParameterRead) bool { return read.Name == f.parameter() })
-	})
-	named := distinct(constants.Strings, given)
-	keys := distinct(constants.Keys, given)
-	if computesKeys(custom.Source) {
-		keys = distinct(keys, constants.Strings)
+	places := map[string]vet.Place{}
+	for _, read := range inspected.Parameters.Required {
+		places[read.Name] = vet.Place{Row: read.Row, Column: read.Column}
 	}
+	parameters = slices.DeleteFunc(parameters, func(f fact) bool { _, isRead := places[f.parameter()]; return !isRead })
+	read := readsOf(constants.Reads, parameters, distinct(given, keysOf(documents)))
+	for _, one := range parameters {
+		read.places[one] = places[one.parameter()]
+	}
+	named := distinct(constants.Strings, given)
 	return &search{
 		engine: engine, module: spec.Module{Kind: rule.KindRego, Stage: appsv1alpha1.StagePreCheck, Enforcement: appsv1alpha1.EnforcementEnforce, Custom: &custom},
-		facts: optionalFacts(keys, given, parameters), neverEmpty: neverEmpty, values: newValues(constants, custom.Source, keys, named),
+		facts: read.facts[:min(len(read.facts), maxFacts)], isCut: len(read.facts) > maxFacts, reads: read,
+		neverEmpty: neverEmpty, values: newValues(constants, custom.Source, named),
 		random: rand.New(rand.NewPCG(1, 2)), found: map[fact]Finding{}, comparesWithEmpty: slices.Contains(named, ""),
-		cordons: slices.Contains(constants.Keys, "unschedulable"),
+		cordons: strings.Contains(custom.Source, "unschedulable"),
 	}, nil
 }
 
@@ -135,9 +175,14 @@ type search struct {
 	engine *opa.Engine
 	module spec.Module
 	facts  []fact
+	reads  reads
 	values values
 	random *rand.Rand
 	found  map[fact]Finding
+
+	// isCut is true if the module reads more facts, and evaluations is the number of evaluations.
+	isCut       bool
+	evaluations int
 
 	// cordons is true for a module that reads input.node.unschedulable.
 	cordons bool
@@ -150,11 +195,6 @@ type search struct {
 
 	// permitting are the values of facts in given inputs in which the pod passes.
 	permitting map[fact][]string
-}
-
-// findings returns what was found, sorted by fact.
-func (s *search) findings() []Finding {
-	return slices.SortedFunc(maps.Values(s.found), func(a, b Finding) int { return strings.Compare(a.Fact, b.Fact) })
 }
 
 // try removes each fact from an input in which the pod waits, and makes it empty.
@@ -193,22 +233,9 @@ func (s *search) replace(ctx context.Context, drawn facts, removed fact, by Form
 	} else {
 		found.With = s.smallest(ctx, without, removed).without(removed).described()
 	}
-	found.Row, found.Column = place(s.module.Custom.Source, removed)
+	found.Place = s.reads.places[removed]
 	s.found[removed] = found
 	return nil
-}
-
-// place returns the row and column at which a module first reads a fact; 0 if its key is nowhere.
-func place(source string, read fact) (row, column int) {
-	for _, before := range []string{read.object[strings.LastIndex(read.object, ".")+1:] + ".", ".", `"`} {
-		for i, line := range strings.Split(source, "\n") {
-			code, _, _ := strings.Cut(line, "#")
-			if at := strings.Index(code, before+read.key); at >= 0 {
-				return i + 1, at + len(before) + 1
-			}
-		}
-	}
-	return 0, 0
 }
 
 // opens reports whether a pod that passes without a fact waits with an unknown value, and passes with a known one,
@@ -251,14 +278,17 @@ func (s *search) smallest(ctx context.Context, without facts, removed fact) fact
 // permits is verdict, with an error of the module as a pod that waits.
 func (s *search) permits(ctx context.Context, with facts) (bool, error) {
 	permits, err := s.verdict(ctx, with)
-	if ctx.Err() != nil {
-		return false, ctx.Err()
+	if errors.Is(err, errCut) || ctx.Err() != nil {
+		return false, cmp.Or(ctx.Err(), err)
 	}
 	return permits && err == nil, nil
 }
 
 // verdict returns whether the pod passes. The error is of the module: a builtin that fails, a conflict.
 func (s *search) verdict(ctx context.Context, with facts) (bool, error) {
+	if s.evaluations++; s.evaluations > maxEvaluations {
+		return false, errCut
+	}
 	input, err := s.input(with)
 	if err != nil {
 		return false, err

@@ -3,7 +3,6 @@ package absence
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -77,7 +76,7 @@ const (
 // parameters that are malformed, or empty where the schema forbids it.
 func (s *search) forms(f fact) []Form {
 	var forms []Form
-	if !f.isField() {
+	if !f.isField() && !s.reads.isProvided[f] {
 		forms = append(forms, Absent)
 	}
 	if f.encoding == asString && !s.comparesWithEmpty && !s.neverEmpty[f] {
@@ -89,62 +88,9 @@ func (s *search) forms(f fact) []Form {
 	return forms
 }
 
-// The maps whose entries are optional.
-const (
-	parametersObject = "parameters"
-	podLabels        = "pod.labels"
-	podAnnotations   = "pod.annotations"
-	namespaceLabels  = "namespace.labels"
-	podConditions    = "pod.conditions"
-	podRequests      = "pod.resources[0].requests"
-	podLimits        = "pod.resources[0].limits"
-	nodeLabels       = "node.labels"
-	nodeConditions   = "node.conditions"
-)
-
-// optionalFacts returns the facts that a module with these constant keys, some of them given as parameters, can read: parameters first.
-func optionalFacts(keys, given []string, parameters []fact) []fact {
-	names := fieldNames()
-	found := slices.Concat(parameters, slices.DeleteFunc(fields(), func(f fact) bool { return !slices.Contains(keys, f.key) }))
-	objects := []string{podLabels, podAnnotations, namespaceLabels}
-	encodings := map[string]encoding{podConditions: asCondition, podRequests: asQuantity, podLimits: asQuantity}
-	for _, object := range []string{podConditions, podRequests, podLimits} {
-		if slices.Contains(keys, object[strings.LastIndex(object, ".")+1:]) {
-			objects = append(objects, object)
-		}
-	}
-	if slices.Contains(keys, "node") {
-		objects = append(objects, nodeLabels, nodeConditions)
-	}
-	for _, object := range objects {
-		for _, key := range keys {
-			if !names[key] || slices.Contains(given, key) {
-				found = append(found, fact{object, key, encodings[object]})
-			}
-		}
-	}
-	return found[:min(len(found), maxFacts)]
-}
-
-// computesKeys reports whether a module reads labels or annotations by keys that are not written in the reference.
-func computesKeys(source string) bool {
-	return regexp.MustCompile(`(labels|annotations)\[[^"\x60]|object\.get\(`).MatchString(source)
-}
-
 // distinct returns the strings of both lists once, sorted.
 func distinct(a, b []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
-}
-
-// fieldNames returns the names that are fields on the way to the maps: as keys of a map they would only cost time.
-func fieldNames() map[string]bool {
-	names := map[string]bool{}
-	for _, name := range []string{"pod", "labels", "annotations", "namespace", "parameters", "operation", "pods", "counts", "permits", "rule", "now", "stage",
-		"images", "resources", "restarts", "conditions", "requests", "limits", "container", "registry", "repository", "tag", "digest", "value", "text",
-		"status", "reason", "since", "node", "zone", "unschedulable"} {
-		names[name] = true
-	}
-	return names
 }
 
 // facts are the facts of an input that differ between inputs.

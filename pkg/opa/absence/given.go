@@ -18,44 +18,17 @@ const maxGiven, maxPairs = 100, 10
 // FindIn is Find for inputs that are given, such as inputs from tests, in place of inputs that are made. What an input does not have
 // is that of a usual one. A value with which a pod passes in a given input is a known value, too. Besides single facts it removes
 // pairs: each fact that the module names, and then each other one.
-func FindIn(ctx context.Context, engine *opa.Engine, custom spec.Custom, inputs []json.RawMessage) ([]Finding, error) {
-	s, err := newSearch(ctx, engine, custom)
-	if err != nil || s == nil {
-		return nil, err
-	}
-	withheld, err := s.read(ctx, inputs)
+func FindIn(ctx context.Context, engine *opa.Engine, custom spec.Custom, inputs []json.RawMessage) (Found, error) {
+	documents, at, err := decodeGiven(inputs)
 	if err != nil {
-		return nil, err
+		return Found{}, err
 	}
-	for i, one := range withheld {
-		if err := s.try(ctx, one); err != nil {
-			return nil, err
-		}
-		for _, removed := range s.facts {
-			if _, present := one.optional[removed]; !present || removed.isField() || i >= maxPairs {
-				continue
-			}
-			first := one.without(removed)
-			if permits, err := s.permits(ctx, first); err != nil {
-				return nil, err
-			} else if !permits {
-				if err := s.try(ctx, first); err != nil {
-					return nil, err
-				}
-			}
-		}
-	}
-	return s.findings(), nil
+	return find(ctx, engine, custom, documents, func(s *search, ctx context.Context) error { return s.withGiven(ctx, documents, at) })
 }
 
-// read returns the facts of the inputs in which the pod waits, and keeps the values with which it passes.
-func (s *search) read(ctx context.Context, inputs []json.RawMessage) (withheld []facts, err error) {
+// decodeGiven decodes the first inputs that differ, and returns their indices.
+func decodeGiven(inputs []json.RawMessage) (documents []map[string]any, at []int, err error) {
 	seen := map[string]bool{}
-	s.permitting = map[fact][]string{}
-	usual, err := s.document(usual())
-	if err != nil {
-		return nil, err
-	}
 	for i, input := range inputs {
 		if seen[string(input)] || len(seen) >= maxGiven {
 			continue
@@ -63,14 +36,69 @@ func (s *search) read(ctx context.Context, inputs []json.RawMessage) (withheld [
 		seen[string(input)] = true
 		document, err := decode(input)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
+		documents, at = append(documents, document), append(at, i)
+	}
+	return documents, at, nil
+}
+
+// withGiven searches in documents, whose indices are given.
+func (s *search) withGiven(ctx context.Context, documents []map[string]any, at []int) error {
+	withheld, err := s.read(ctx, documents, at)
+	if err != nil {
+		return err
+	}
+	for _, one := range withheld {
+		if err := s.try(ctx, one); err != nil {
+			return err
+		}
+	}
+	// The inputs with the most facts have the most pairs.
+	slices.SortStableFunc(withheld, func(a, b facts) int { return len(b.optional) - len(a.optional) })
+	for _, one := range withheld[:min(len(withheld), maxPairs)] {
+		if err := s.tryPairs(ctx, one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tryPairs removes each fact from an input, and then each other one if the pod still waits.
+func (s *search) tryPairs(ctx context.Context, from facts) error {
+	for _, removed := range s.facts {
+		if _, present := from.optional[removed]; !present || removed.isField() {
+			continue
+		}
+		first := from.without(removed)
+		permits, err := s.permits(ctx, first)
+		if err != nil {
+			return err
+		}
+		if permits {
+			continue
+		}
+		if err := s.try(ctx, first); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read returns the facts of the inputs in which the pod waits, and keeps the values with which it passes.
+func (s *search) read(ctx context.Context, documents []map[string]any, at []int) (withheld []facts, err error) {
+	s.permitting = map[fact][]string{}
+	usual, err := s.document(usual())
+	if err != nil {
+		return nil, err
+	}
+	for i, document := range documents {
 		whole := completed(document, usual)
 		text, err := json.Marshal(whole)
 		if err != nil {
 			return nil, fmt.Errorf("completing an input: %w", err)
 		}
-		one := &given{index: i, text: text, optional: read(whole, s.facts)}
+		one := &given{index: at[i], text: text, optional: read(whole, s.facts)}
 		from := facts{optional: one.optional, given: one}
 		permits, err := s.permits(ctx, from)
 		if err != nil {
@@ -87,6 +115,26 @@ func (s *search) read(ctx context.Context, inputs []json.RawMessage) (withheld [
 		}
 	}
 	return withheld, nil
+}
+
+// maxKeys bounds the keys that are taken from inputs.
+const maxKeys = 32
+
+// keysOf returns the keys of the optional facts in inputs, and the strings in their parameters.
+func keysOf(documents []map[string]any) []string {
+	found := map[string]bool{}
+	for _, document := range documents {
+		for _, object := range objects() {
+			for key := range entries(document, object) {
+				found[key] = true
+			}
+		}
+		for _, text := range stringsIn(document["parameters"]) {
+			found[text] = true
+		}
+	}
+	keys := slices.Sorted(maps.Keys(found))
+	return keys[:min(len(keys), maxKeys)]
 }
 
 // completed returns an input document with the fields of a usual one that it does not have.

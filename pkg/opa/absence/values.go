@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/podops-dev/podops/pkg/opa/vet"
 )
@@ -26,40 +27,28 @@ type values struct {
 	parsesTime bool
 }
 
-// newValues returns the values for a module with these constant keys and these strings.
-func newValues(constants vet.Constants, source string, keys, named []string) values {
+// newValues returns the values for a module with these strings.
+func newValues(constants vet.Constants, source string, named []string) values {
 	named = distinct(named, examples(named))
 	named = named[:min(len(named), maxValues)]
 	made := values{known: named, unknown: [][]string{{unknown}}, parsesTime: strings.Contains(source, "time.parse_rfc3339_ns(")}
 	if strings.Contains(source, "json.unmarshal(") {
-		document := func(value string) string {
-			members := map[string]string{}
-			for _, key := range keys {
-				if key != "unmarshal" && !fieldNames()[key] {
-					members[key] = value
-				}
-			}
-			encoded, err := json.Marshal(members)
-			if err != nil {
-				return "{}" // strings have an encoding
-			}
-			return string(encoded)
-		}
+		made.known = append(slices.Clip(made.known), document(constants.Reads, true), document(constants.Reads, false))
 		for _, value := range named {
-			made.known = append(made.known, document(value))
+			made.known = append(made.known, document(constants.Reads, value))
 		}
-		made.unknown, made.malformed = append(made.unknown, []string{document(unknown)}), "[]"
+		made.unknown, made.malformed = append(made.unknown, []string{document(constants.Reads, unknown)}), "[]"
 	}
-	separators := []string{"/", ":", ".", ",", ";", "-", "_", "@", "="}
 	for _, separator := range named {
-		if strings.Contains(source, "split") && slices.Contains(separators, separator) {
-			thrice := func(value string) string { return strings.Join([]string{value, value, value}, separator) }
-			for _, value := range named {
-				made.known = append(made.known, thrice(value))
-			}
-			made.unknown, made.malformed = append(made.unknown, []string{thrice(unknown)}), "malformed"
-			break
+		if !strings.Contains(source, "split") || len(separator) != 1 || strings.ContainsFunc(separator, isLetterOrDigit) {
+			continue
 		}
+		thrice := func(value string) string { return strings.Join([]string{value, value, value}, separator) }
+		for _, value := range named {
+			made.known = append(made.known, thrice(value))
+		}
+		made.unknown, made.malformed = append(made.unknown, []string{thrice(unknown)}), "malformed"
+		break
 	}
 	if strings.Contains(source, "to_number(") || strings.Contains(source, "units.parse") {
 		made.known = append(made.known, constants.Numbers[:min(len(constants.Numbers), maxValues)]...)
@@ -69,6 +58,32 @@ func newValues(constants vet.Constants, source string, keys, named []string) val
 		made.unknown = append(made.unknown, []string{"0.0.1-alpha", "999.0.0"})
 	}
 	return made
+}
+
+func isLetterOrDigit(char rune) bool { return unicode.IsLetter(char) || unicode.IsDigit(char) }
+
+// document returns a JSON document in which the members that a module may read have a value.
+func document(module vet.Reads, value any) string {
+	members := map[string]any{}
+	for _, read := range module.Others {
+		object := members
+		for i, key := range read.Path {
+			below, isObject := object[key].(map[string]any)
+			switch {
+			case i == len(read.Path)-1 && object[key] == nil:
+				object[key] = value
+			case !isObject:
+				below = map[string]any{}
+				object[key] = below
+			}
+			object = below
+		}
+	}
+	encoded, err := json.Marshal(members)
+	if err != nil {
+		return "{}" // such values have an encoding
+	}
+	return string(encoded)
 }
 
 // Values of parameters that are numbers or points in time. most is more than a point in time, in nanoseconds.
@@ -197,7 +212,7 @@ func optionalParameters(schema json.RawMessage) (found []fact, neverEmpty map[fa
 }
 
 // stringsBelow returns the strings in parameters, without their names; none without parameters.
-func stringsBelow(document json.RawMessage) (found []string, err error) {
+func stringsBelow(document json.RawMessage) ([]string, error) {
 	if len(document) == 0 {
 		return nil, nil
 	}
@@ -205,6 +220,12 @@ func stringsBelow(document json.RawMessage) (found []string, err error) {
 	if err := json.Unmarshal(document, &parameters); err != nil {
 		return nil, fmt.Errorf("reading the parameters: %w", err)
 	}
+	return stringsIn(parameters), nil
+}
+
+// stringsIn returns the strings in parameters, without their names.
+func stringsIn(parameters any) []string {
+	var found []string
 	var collect func(value any)
 	collect = func(value any) {
 		switch value := value.(type) {
@@ -221,8 +242,10 @@ func stringsBelow(document json.RawMessage) (found []string, err error) {
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(parameters)) {
-		collect(parameters[name])
+	if named, ok := parameters.(map[string]any); ok {
+		for _, name := range slices.Sorted(maps.Keys(named)) {
+			collect(named[name])
+		}
 	}
-	return found, nil
+	return found
 }

@@ -72,11 +72,19 @@ func (t *inputTracer) TraceEvent(event topdown.Event) {
 			continue
 		case isString && strings.HasPrefix(string(rule), "test_"):
 			t.test = strings.TrimPrefix(name, "data.") + "." + string(rule)
-		case file != "" && event.Input() != nil:
+		case file != "" && isObject(event.Input()):
 			t.keep(file, event.Input())
 		}
 		return
 	}
+}
+
+func isObject(input *ast.Term) bool {
+	if input == nil {
+		return false
+	}
+	_, ok := input.Value.(ast.Object)
+	return ok
 }
 
 // keep keeps an input of the module of a file.

@@ -4,22 +4,22 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// AbsentPermits is the comment by which a module states that a pod without a fact is meant to pass.
+// AbsentPermits is the comment by which a module states that a pod without a fact is meant to pass. A reason may follow.
 const AbsentPermits = "podops: absent=permits"
 
 // Constants are the parts of a module from which inputs for it are made.
 type Constants struct {
-	// Keys are the constant keys of references, without those to input.parameters, and Strings all constant strings; sorted.
-	Keys, Strings []string
+	Reads Reads
 
-	// Numbers are the constant numbers, as they are written.
-	Numbers []string
+	// Strings are the constant strings, and Numbers the constant numbers as they are written; sorted.
+	Strings, Numbers []string
 
-	// AbsentPermits reports whether the module has the comment AbsentPermits.
+	// AbsentPermits reports whether the module, or one that it imports, has the comment AbsentPermits.
 	AbsentPermits bool
 }
 
@@ -29,37 +29,26 @@ func ReadConstants(source string) (Constants, error) {
 	if err != nil {
 		return Constants{}, AsCompileError(err)
 	}
-	found := Constants{AbsentPermits: slices.ContainsFunc(modules[File].Comments, func(comment *ast.Comment) bool {
-		return strings.TrimSpace(string(comment.Text)) == AbsentPermits
-	})}
-	parameters := ast.InputRootRef.Append(ast.StringTerm("parameters"))
-	keys, texts, numbers := map[string]bool{}, map[string]bool{}, map[string]bool{}
-	var collect func(part any)
-	collect = func(part any) {
-		ast.WalkTerms(part, func(term *ast.Term) bool {
-			switch value := term.Value.(type) {
-			case ast.String:
-				texts[string(value)] = true
-			case ast.Number:
-				numbers[string(value)] = true
-			case ast.Ref:
-				collect(value[0]) // it may be a call
-				for _, part := range value[1:] {
-					if key, ok := part.Value.(ast.String); ok {
-						keys[string(key)] = keys[string(key)] || !value.HasPrefix(parameters)
-					} else {
-						collect(part)
-					}
-				}
-				return true
+	found := Constants{Reads: Reads{Strings: map[string]Place{}}}
+	numbers := map[string]bool{}
+	for _, file := range slices.Sorted(maps.Keys(modules)) {
+		module := modules[file]
+		found.AbsentPermits = found.AbsentPermits || slices.ContainsFunc(module.Comments, statesAbsence)
+		readReads(module, &found.Reads)
+		ast.WalkTerms(module, func(term *ast.Term) bool {
+			if number, ok := term.Value.(ast.Number); ok {
+				numbers[string(number)] = true
 			}
 			return false
 		})
 	}
-	for _, module := range modules {
-		collect(module)
-	}
-	maps.DeleteFunc(keys, func(_ string, isRead bool) bool { return !isRead })
-	found.Keys, found.Strings, found.Numbers = slices.Sorted(maps.Keys(keys)), slices.Sorted(maps.Keys(texts)), slices.Sorted(maps.Keys(numbers))
+	found.Strings, found.Numbers = slices.Sorted(maps.Keys(found.Reads.Strings)), slices.Sorted(maps.Keys(numbers))
 	return found, nil
+}
+
+// statesAbsence reports whether a comment is AbsentPermits, in any case and spacing.
+func statesAbsence(comment *ast.Comment) bool {
+	text := strings.ToLower(strings.Join(strings.Fields(string(comment.Text)), " "))
+	rest, ok := strings.CutPrefix(text, AbsentPermits)
+	return ok && (rest == "" || !unicode.IsLetter(rune(rest[0])))
 }

@@ -1,6 +1,7 @@
 package policytest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -40,21 +41,31 @@ func (m modules) absentFacts(ctx context.Context, inputs []testInput) ([]result,
 	for _, group := range observation.ByModule(inputs) {
 		found, err := absence.FindIn(ctx, m.engine, *group[0].Module.Custom, observation.Documents(group))
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", group[0].about, err)
 		}
-		for _, one := range found {
-			input := group[one.Input]
-			warning := input.test
-			warning.Failed, warning.Warning = false, true
+		for _, one := range found.Findings {
 			id, fix := "absent-fact-permits", "negate a rule of your own (docs/policies.md#common-mistakes)"
 			if one.IsParameter() {
 				id, fix = "absent-parameter-permits", "require the parameter, or give it a default in spec.parameters"
 			}
-			warning.Message = fmt.Sprintf("%s: %s (row %d, column %d of the module) [%s]\n"+
-				"%s, or state that it is meant: # podops: absent=permits",
-				input.about, one, one.Row, one.Column, id, fix)
-			warnings = append(warnings, warning)
+			place := ""
+			if at := one.Place; at.Row > 0 { // its key is in the module
+				place = fmt.Sprintf(" (row %d, column %d of %s)", at.Row, at.Column, cmp.Or(at.File, "the module"))
+			}
+			warnings = append(warnings, group[one.Input].warning(fmt.Sprintf("%s%s [%s]\n"+
+				"%s, or state that it is meant: # podops: absent=permits", one, place, id, fix)))
+		}
+		if found.IsCut {
+			warnings = append(warnings, group[0].warning(
+				"not all facts were removed: the module reads too many, or takes too long [absent-facts-cut]"))
 		}
 	}
 	return warnings, nil
+}
+
+// warning returns a warning about an input.
+func (i testInput) warning(message string) result {
+	made := i.test
+	made.Failed, made.Warning, made.Message = false, true, i.about+": "+message
+	return made
 }

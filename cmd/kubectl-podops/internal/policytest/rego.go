@@ -22,6 +22,7 @@ import (
 	"github.com/podops-dev/podops/pkg/opa/moduletest"
 	"github.com/podops-dev/podops/pkg/opa/vet"
 	"github.com/podops-dev/podops/pkg/rule/imports"
+	"github.com/podops-dev/podops/pkg/rule/parameters"
 	"github.com/podops-dev/podops/pkg/rule/spec"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/manifests"
@@ -63,7 +64,7 @@ func (v *verb) runRego(ctx context.Context, modules modules, folders []string, p
 	return append(results, warnings...), report.Coverage, nil
 }
 
-// regoInputs returns the inputs of the modules that a rule can have: they compile with what they import.
+// regoInputs returns the inputs of the modules that rules can have: they compile with what they import.
 func (m modules) regoInputs(
 	ctx context.Context, files regoFiles, given []moduletest.Input, results []result, policies imports.Policies,
 ) ([]testInput, error) {
@@ -99,26 +100,42 @@ func (m modules) link(ctx context.Context, policy *appsv1alpha1.PodTransitionPol
 	if err != nil {
 		return nil, nil //nolint:nilerr // verify reports it
 	}
-	_, err = m.engine.Inspect(ctx, opa.Source{Module: source})
+	made := &spec.Custom{Source: source, Parameters: json.RawMessage("{}")}
+	if schema, errs := parameters.Parse(policy.Spec.Parameters, nil); len(errs) == 0 && policy.Spec.Parameters != nil {
+		if made.ParametersSchema, err = schema.JSONSchema(); err != nil {
+			return nil, err
+		}
+	}
+	_, err = m.engine.Inspect(ctx, opa.Source{Module: source, ParametersSchema: made.ParametersSchema})
 	if errors.As(err, new(*opa.CompileError)) {
 		return nil, nil
 	}
-	return &spec.Custom{Source: source, Parameters: json.RawMessage("{}")}, err
+	return made, err
 }
 
-// policies returns the modules as policies: libraries and data by their names, as others import them, and other modules by their files.
-// Policies that are given have precedence.
+// policies returns the modules as policies: libraries and data by their names, as others import them, and other modules by their files,
+// with the parameters of the policy that has the module. The files have precedence over policies that are given, since tests run with
+// them.
 func (f regoFiles) policies(given imports.Policies) (imports.Policies, error) {
-	known := imports.Policies{}
+	known := maps.Clone(given)
 	for file, source := range f.modules {
 		found, err := vet.ReadImports(source)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		name := cmp.Or(found.Library, file)
-		known[name] = &appsv1alpha1.PodTransitionPolicy{
+		made := &appsv1alpha1.PodTransitionPolicy{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1alpha1.PodTransitionPolicySpec{Module: source, Imports: found.Names},
 		}
+		for _, policy := range given {
+			if strings.TrimSpace(policy.Spec.Module) == strings.TrimSpace(source) {
+				made.Spec.Parameters = policy.Spec.Parameters
+			}
+		}
+		if before := given[name]; before != nil {
+			made.Spec.Data = before.Spec.Data
+		}
+		known[name] = made
 	}
 	config, _ := f.data["config"].(map[string]any)
 	for name, value := range config {
@@ -126,12 +143,13 @@ func (f regoFiles) policies(given imports.Policies) (imports.Policies, error) {
 		if err != nil {
 			return nil, fmt.Errorf("data of config.%s: %w", name, err)
 		}
-		if known[name] == nil {
-			known[name] = &appsv1alpha1.PodTransitionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		made := &appsv1alpha1.PodTransitionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if before := known[name]; before != nil {
+			made = before.DeepCopy()
 		}
-		known[name].Spec.Data = &apiextensionsv1.JSON{Raw: data}
+		made.Spec.Data = &apiextensionsv1.JSON{Raw: data}
+		known[name] = made
 	}
-	maps.Copy(known, given)
 	return known, nil
 }
 

@@ -195,27 +195,15 @@ const namespace = "default"
 // objects returns the objects of the files, with the pods of a test and their workloads.
 func (s suite) objects(documents []manifests.Document, test testCase, now time.Time) (offline.Objects, error) {
 	var objects offline.Objects
-	for _, document := range documents {
-		if pod, ok := document.Object.(*corev1.Pod); ok {
-			// As with eval.
-			if pod.Status.Phase == "" {
-				pod = offline.Serving(pod, now.Add(-time.Hour))
-			}
-			waiting, err := test.begin(pod, 0, now)
-			if err != nil {
-				return objects, err
-			}
-			objects.Add(waiting, namespace)
-		} else if document.Object != nil {
-			objects.Add(document.Object, namespace)
-		}
-	}
-	if test.Namespace != nil {
-		objects.Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: test.Namespace}}, "")
-	}
 	pods := test.Pods
 	if pods == nil {
 		pods = s.Pods
+	}
+	if err := test.addFiles(&objects, documents, len(pods), now); err != nil {
+		return objects, err
+	}
+	if test.Namespace != nil {
+		objects.Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: test.Namespace}}, "")
 	}
 	counts, templates := map[string]map[rule.RevisionState]int{}, map[string]*corev1.Pod{}
 	for i, pod := range pods {
@@ -234,6 +222,34 @@ func (s suite) objects(documents []manifests.Document, test testCase, now time.T
 	}
 	s.addNodes(&objects, test)
 	return objects, test.addWorkloads(&objects, counts, templates, now)
+}
+
+// addFiles adds the objects of files. As with eval, each of their pods waits, if it may, and has begun before the others: the pods of the
+// test are so many.
+func (t testCase) addFiles(objects *offline.Objects, documents []manifests.Document, others int, now time.Time) error {
+	place := -others
+	for _, document := range documents {
+		if _, isPod := document.Object.(*corev1.Pod); isPod {
+			place--
+		}
+	}
+	for _, document := range documents {
+		object := document.Object
+		if pod, isPod := object.(*corev1.Pod); isPod {
+			if pod.Status.Phase == "" {
+				pod = offline.Serving(pod, now.Add(-time.Hour))
+			}
+			waiting, err := t.begin(pod, place, now)
+			if err != nil {
+				return err
+			}
+			object, place = waiting, place+1
+		}
+		if object != nil {
+			objects.Add(object, namespace)
+		}
+	}
+	return nil
 }
 
 // addNodes adds the nodes that the test, the suite or a pod names.

@@ -76,6 +76,9 @@ func moduleChecks() map[string]check {
 			levelWarning, "A pod passes without a fact, although it waits with an unknown value of it",
 			"Negate a rule of your own (docs/policies.md#common-mistakes), or state that it is meant: # podops: absent=permits",
 		},
+		"absent-facts-cut": {
+			levelNote, "Not every fact was removed: the module reads too many, or takes too long", "Check by tests that a pod without a fact waits: kubectl podops test",
+		},
 		"absent-parameter-permits": {
 			levelWarning, "A pod passes if a rule does not set a parameter, although it waits with another value of it",
 			"Require the parameter, or give it a default in spec.parameters, or state that it is meant: # podops: absent=permits",

@@ -160,9 +160,10 @@ func (v *verification) module(ctx context.Context, at string, custom spec.Custom
 	if err != nil {
 		return fmt.Errorf("%s: removing facts: %w", at, err)
 	}
-	for _, found := range absent {
+	for _, found := range absent.Findings {
 		v.addAbsent(at, found)
 	}
+	isCut := absent.IsCut
 	for _, group := range observation.ByModule(v.inputs) {
 		given := *group[0].Module.Custom
 		if given.Source != custom.Source || given.Policy != custom.Policy {
@@ -172,10 +173,14 @@ func (v *verification) module(ctx context.Context, at string, custom spec.Custom
 		if err != nil {
 			return fmt.Errorf("%s: removing facts of pods: %w", at, err)
 		}
-		for _, found := range absent {
+		isCut = isCut || absent.IsCut
+		for _, found := range absent.Findings {
 			found.With = append(found.With, "pod "+group[found.Input].Pod)
 			v.addAbsent(at, found)
 		}
+	}
+	if isCut {
+		v.add("absent-facts-cut", at, "not all facts were removed: the module reads too many, or takes too long")
 	}
 	return nil
 }
@@ -191,7 +196,7 @@ func (v *verification) addAbsent(at string, found absence.Finding) {
 			return
 		}
 	}
-	v.addProblem(id, at, opa.Problem{Row: found.Row, Column: found.Column, Message: found.String()})
+	v.addProblem(id, at, opa.Problem{File: found.Place.File, Row: found.Place.Row, Column: found.Place.Column, Message: found.String()})
 }
 
 // addAnswer adds the findings of the webhooks.

@@ -1,0 +1,126 @@
+package absence
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
+
+	"github.com/podops-dev/podops/pkg/opa/vet"
+)
+
+// The objects whose entries are optional.
+const (
+	parametersObject = "parameters"
+	podConditions    = "pod.conditions"
+	podRequests      = "pod.resources[0].requests"
+	podLimits        = "pod.resources[0].limits"
+)
+
+// objects returns the objects whose entries are optional, without the parameters. Of other pods, the first one has other entries.
+func objects() []string {
+	return []string{
+		"pod.labels", "pod.annotations", "namespace.labels", podConditions, podRequests, podLimits, "node.labels", "node.conditions",
+		"pods[0].labels", "pods[0].annotations",
+	}
+}
+
+// reads are the facts that a module reads.
+type reads struct {
+	// facts are the facts, parameters first.
+	facts []fact
+
+	// places are where the module reads them first.
+	places map[fact]vet.Place
+
+	// isProvided is true for facts for whose absence the module provides where it reads them.
+	isProvided map[fact]bool
+}
+
+// readsOf returns the facts that a module can read. Where it computes a key, or passes an object on, its keys are those that are given,
+// the constant strings of the module, and the keys by which it reads values whose place is not known.
+func readsOf(module vet.Reads, parameters []fact, given []string) reads {
+	found := reads{places: map[fact]vet.Place{}, isProvided: map[fact]bool{}}
+	for _, one := range parameters {
+		found.add(one, vet.Place{}, false)
+	}
+	keys := maps.Clone(module.Strings)
+	for _, read := range module.Others {
+		for i, key := range read.Path {
+			if _, known := keys[key]; !known && key != vet.AnyKey {
+				keys[key] = read.Places[i]
+			}
+		}
+	}
+	for _, key := range given {
+		if _, known := keys[key]; !known {
+			keys[key] = vet.Place{}
+		}
+	}
+	encodings := map[string]encoding{podConditions: asCondition, podRequests: asQuantity, podLimits: asQuantity}
+	var whole []string
+	for _, object := range objects() {
+		path := pathOf(object)
+		for _, read := range module.Input {
+			switch at, key := len(path), ""; {
+			case len(read.Path) > at && slices.Equal(read.Path[:at], path):
+				if key = read.Path[at]; key == vet.AnyKey {
+					whole = append(whole, object)
+				} else {
+					found.add(fact{object, key, encodings[object]}, read.Places[at], read.IsProvided && len(read.Path) == at+1)
+				}
+			case len(read.Path) <= at && slices.Equal(path[:len(read.Path)], read.Path) && !read.IsIterated && areKeys(path[len(read.Path):], keys):
+				whole = append(whole, object)
+			}
+		}
+	}
+	for _, one := range fields() {
+		found.addField(one, module, keys)
+	}
+	maps.DeleteFunc(keys, func(key string, _ vet.Place) bool { return len(content.IsLabelKey(key)) > 0 })
+	for _, object := range slices.Compact(whole) {
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			found.add(fact{object, key, encodings[object]}, keys[key], false)
+		}
+	}
+	return found
+}
+
+// areKeys reports whether a module that passes an object on can read a path below it.
+func areKeys(path []string, keys map[string]vet.Place) bool {
+	return !slices.ContainsFunc(path, func(key string) bool {
+		_, isKey := keys[key]
+		return !isKey && key != vet.AnyKey
+	})
+}
+
+// pathOf returns the keys of a path, such as pod.resources[0].limits.
+func pathOf(path string) []string {
+	return strings.Split(strings.ReplaceAll(path, "[0]", "."+vet.AnyKey), ".")
+}
+
+// add adds a fact. One that is provided at one place and not at another is not provided.
+func (r *reads) add(one fact, place vet.Place, isProvided bool) {
+	if _, known := r.places[one]; !known {
+		r.facts = append(r.facts, one)
+		r.places[one], r.isProvided[one] = place, isProvided
+	}
+	r.isProvided[one] = r.isProvided[one] && isProvided
+}
+
+// addField adds a field that the module reads, or may read of an object that it passes on.
+func (r *reads) addField(one fact, module vet.Reads, keys map[string]vet.Place) {
+	path := pathOf(one.object + "." + one.key)
+	for _, read := range module.Input {
+		shared := min(len(path), len(read.Path))
+		if !slices.Equal(path[:shared], read.Path[:shared]) || read.IsIterated && len(read.Path) < len(path) {
+			continue
+		}
+		if place, isKey := keys[one.key]; len(read.Path) >= len(path) {
+			r.add(one, read.Places[len(path)-1], read.IsProvided)
+		} else if isKey {
+			r.add(one, place, false)
+		}
+	}
+}

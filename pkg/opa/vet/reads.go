@@ -1,0 +1,314 @@
+package vet
+
+import (
+	"slices"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// AnyKey is the key of an InputRead that is no constant string.
+const AnyKey = "[_]"
+
+// InputRead is a place at which a module reads a value of the input.
+type InputRead struct {
+	// Path are the keys below the input, and Places where they are written.
+	Path   []string
+	Places []Place
+
+	// IsProvided reports that the module has a value for the absence of the last key here, or tests whether it is absent.
+	IsProvided bool
+
+	// IsIterated reports that the module reads the items one after the other, and that the reads of an item are reads of their own.
+	IsIterated bool
+}
+
+// Place is a place in a module, or in the file of a part that it imports.
+type Place struct {
+	File        string
+	Row, Column int
+}
+
+// Reads are the reads of the input in a module and what it imports.
+type Reads struct {
+	Input []InputRead
+
+	// Others are reads of values whose place in the input is not known, such as of the arguments of functions.
+	Others []InputRead
+
+	// Strings are the constant strings, which are keys where a key is computed, with the first place of each.
+	Strings map[string]Place
+}
+
+// readReads returns the reads of a module that was parsed.
+func readReads(module *ast.Module, found *Reads) {
+	imports := map[ast.Var]InputRead{}
+	for _, one := range module.Imports {
+		if ref, ok := one.Path.Value.(ast.Ref); ok && ref[0].Equal(ast.InputRootDocument) {
+			imports[one.Name()], _ = (&readsOfRule{}).resolve(ref)
+		}
+	}
+	negated := map[string][]InputRead{} // by the name of the rule
+	defaults := defaultsOf(module)
+	var rules []*readsOfRule
+	for _, rule := range module.Rules {
+		one := &readsOfRule{found: found, rule: rule, names: map[ast.Var]InputRead{}}
+		for name, read := range imports {
+			one.names[name] = read
+		}
+		one.nameValues()
+		one.collect(defaults[ruleName(rule)])
+		if rule.Head.Key == nil {
+			negated[ruleName(rule)] = append(negated[ruleName(rule)], one.negated...)
+		}
+		rules = append(rules, one)
+	}
+	for _, one := range rules {
+		tested := slices.Concat(one.tested, negated[ruleName(one.rule)])
+		for _, read := range one.reads {
+			read.IsProvided = read.IsProvided || slices.ContainsFunc(tested, func(other InputRead) bool { return slices.Equal(other.Path, read.Path) })
+			found.Input = append(found.Input, read)
+		}
+	}
+}
+
+// readsOfRule are the reads of a rule.
+type readsOfRule struct {
+	found *Reads
+	rule  *ast.Rule
+
+	// names are the local names of values of the input.
+	names map[ast.Var]InputRead
+
+	// reads are all reads; tested are the references that a body tests alone, and negated those that it negates alone.
+	reads, tested, negated []InputRead
+}
+
+// nameValues finds the local names, twice, since a name may be that of a part of another.
+func (r *readsOfRule) nameValues() {
+	for range 2 {
+		ast.NewGenericVisitor(func(node any) bool {
+			switch node := node.(type) {
+			case *ast.Expr:
+				if name, value, ok := r.named(node); ok {
+					r.names[name] = value
+				}
+			case *ast.SomeDecl:
+				if call, ok := node.Symbols[0].Value.(ast.Call); ok {
+					r.nameItem(call[len(call)-2], call[len(call)-1])
+				}
+			case *ast.Every:
+				r.nameItem(node.Value, node.Domain)
+			}
+			return false
+		}).Walk(r.rule)
+	}
+}
+
+// named returns the local name that an expression gives a value of the input.
+func (r *readsOfRule) named(expr *ast.Expr) (name ast.Var, value InputRead, ok bool) {
+	if !expr.IsAssignment() && !expr.IsEquality() || expr.Negated {
+		return "", InputRead{}, false
+	}
+	name, isVar := expr.Operand(0).Value.(ast.Var)
+	ref, isRef := expr.Operand(1).Value.(ast.Ref)
+	if !isVar || !isRef {
+		return "", InputRead{}, false
+	}
+	value, ok = r.resolve(ref)
+	return name, value, ok
+}
+
+// nameItem gives the item of a list or an object its name.
+func (r *readsOfRule) nameItem(item, of *ast.Term) {
+	name, isVar := item.Value.(ast.Var)
+	if value, ok := r.valueOf(of); isVar && ok {
+		r.names[name] = value.below(AnyKey, nil)
+	}
+}
+
+// valueOf returns the value of the input that a term is.
+func (r *readsOfRule) valueOf(term *ast.Term) (InputRead, bool) {
+	switch value := term.Value.(type) {
+	case ast.Ref:
+		return r.resolve(value)
+	case ast.Var:
+		read, ok := r.names[value]
+		return read, ok
+	}
+	return InputRead{}, false
+}
+
+// resolve returns the value of the input that a reference is to.
+func (r *readsOfRule) resolve(ref ast.Ref) (InputRead, bool) {
+	read, ok := InputRead{}, ref[0].Equal(ast.InputRootDocument)
+	if name, isVar := ref[0].Value.(ast.Var); isVar && !ok {
+		read, ok = r.names[name]
+	}
+	return read.withKeys(ref[1:]), ok
+}
+
+// withKeys returns the read of a value below.
+func (r InputRead) withKeys(keys []*ast.Term) InputRead {
+	for _, key := range keys {
+		name := AnyKey
+		if text, ok := key.Value.(ast.String); ok {
+			name = string(text)
+		}
+		r = r.below(name, key.Location)
+	}
+	return r
+}
+
+func (r InputRead) below(key string, at *ast.Location) InputRead {
+	place := Place{}
+	if at != nil {
+		place = Place{File: at.File, Row: at.Row, Column: at.Col}
+	}
+	if place.File == File {
+		place.File = ""
+	}
+	r.Path, r.Places = append(slices.Clone(r.Path), key), append(slices.Clone(r.Places), place)
+	return r
+}
+
+// collect adds the reads of the rule. The value of a rule that has a default is provided.
+func (r *readsOfRule) collect(hasDefault bool) {
+	if value := r.rule.Head.Value; hasDefault && value != nil {
+		if read, ok := r.valueOf(value); ok {
+			r.tested = append(r.tested, read)
+		}
+	}
+	r.visit(r.rule)
+}
+
+// visit adds the reads of a part of the rule.
+func (r *readsOfRule) visit(part any) {
+	ast.NewGenericVisitor(func(node any) bool {
+		switch node := node.(type) {
+		case *ast.Expr:
+			return r.visitExpr(node)
+		case *ast.SomeDecl:
+			if call, ok := node.Symbols[0].Value.(ast.Call); ok {
+				r.visitItems(call[len(call)-1])
+			}
+			return true
+		case *ast.Every:
+			r.visitItems(node.Domain)
+			r.visit(node.Body)
+			return true
+		case ast.Call:
+			r.visitCall(node[0].String(), node[1:])
+			return true
+		case *ast.Term:
+			return r.visitTerm(node)
+		}
+		return false
+	}).Walk(part)
+}
+
+// visitExpr adds the reads of an expression, and reports whether that were all.
+func (r *readsOfRule) visitExpr(expr *ast.Expr) bool {
+	if _, _, ok := r.named(expr); ok {
+		r.visitKeys(expr.Operand(1))
+		return true
+	}
+	if term, ok := expr.Terms.(*ast.Term); ok {
+		if read, ok := r.valueOf(term); ok {
+			r.tested = append(r.tested, read)
+			if expr.Negated {
+				r.negated = append(r.negated, read)
+			}
+		}
+	}
+	if !expr.IsCall() {
+		return false
+	}
+	r.visitCall(expr.Operator().String(), expr.Operands())
+	for _, with := range expr.With {
+		r.visit(with.Value)
+	}
+	return true
+}
+
+// visitItems adds the read of the items of a term.
+func (r *readsOfRule) visitItems(of *ast.Term) {
+	read, ok := r.valueOf(of)
+	if !ok {
+		r.visit(of)
+		return
+	}
+	read = read.below(AnyKey, of.Location)
+	read.IsIterated = true
+	r.reads = append(r.reads, read)
+	r.visitKeys(of)
+}
+
+// visitCall adds the reads of a call.
+func (r *readsOfRule) visitCall(name string, operands []*ast.Term) {
+	if name == "object.get" && len(operands) >= 3 {
+		if read, ok := r.valueOf(operands[0]); ok {
+			r.reads = append(r.reads, providedRead(read, operands[1]))
+			operands = operands[1:]
+		}
+	}
+	for _, operand := range operands {
+		if _, ok := r.valueOf(operand); ok && name == "count" { // of the items, and not what they are
+			r.visitKeys(operand)
+		} else {
+			r.visit(operand)
+		}
+	}
+}
+
+// providedRead returns the read of object.get.
+func providedRead(object InputRead, key *ast.Term) InputRead {
+	keys := []*ast.Term{key}
+	if path, isPath := key.Value.(*ast.Array); isPath {
+		keys = nil
+		path.Foreach(func(key *ast.Term) { keys = append(keys, key) })
+	}
+	object = object.withKeys(keys)
+	object.IsProvided = true
+	return object
+}
+
+// visitTerm adds the reads of a term, and reports whether that were all.
+func (r *readsOfRule) visitTerm(term *ast.Term) bool {
+	switch value := term.Value.(type) {
+	case ast.String:
+		if _, known := r.found.Strings[string(value)]; !known {
+			r.found.Strings[string(value)] = InputRead{}.below("", term.Location).Places[0]
+		}
+	case ast.Var:
+		if read, ok := r.names[value]; ok {
+			r.reads = append(r.reads, read)
+		}
+	case ast.Ref:
+		if read, ok := r.resolve(value); ok {
+			r.reads = append(r.reads, read)
+		} else if !value[0].Equal(ast.DefaultRootDocument) {
+			r.found.Others = append(r.found.Others, InputRead{}.withKeys(value[1:]))
+		}
+		r.visitKeys(term)
+		return true
+	}
+	return false
+}
+
+// visitKeys adds the reads of the computed keys of a reference, and of the call at its head.
+func (r *readsOfRule) visitKeys(term *ast.Term) {
+	ref, ok := term.Value.(ast.Ref)
+	if !ok {
+		return
+	}
+	for i, key := range ref {
+		if _, isConstant := key.Value.(ast.String); i > 0 && !isConstant || i == 0 && !isVar(key) {
+			r.visit(key)
+		}
+	}
+}
+
+func isVar(term *ast.Term) bool {
+	_, ok := term.Value.(ast.Var)
+	return ok
+}
