@@ -143,7 +143,7 @@ func TestFindInParts(t *testing.T) {
 		},
 		"a label with other pods, which are usual": {
 			module: `deny contains "x" if { input.pods[0].labels.tier == "silver"; input.pods[1].available; input.pod.labels.tier != "gold" }`,
-			want: []absence.Finding{{Fact: tier, Form: absence.Absent, Permitted: "gold", Input: 4}},
+			want:   []absence.Finding{{Fact: tier, Form: absence.Absent, Permitted: "gold", Input: 4}},
 		},
 		"a module that is right": {module: `allow if input.pod.labels.tier == "gold"`},
 	} {

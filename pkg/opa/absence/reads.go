@@ -45,6 +45,36 @@ func readsOf(module vet.Reads, parameters []fact, given []string) reads {
 	for _, one := range parameters {
 		found.add(one, vet.Place{}, false)
 	}
+	keys := keysIn(module, given)
+	encodings := map[string]encoding{podConditions: asCondition, podRequests: asQuantity, podLimits: asQuantity}
+	whole := map[string]bool{}
+	for _, object := range objects() {
+		path := pathOf(object)
+		for _, read := range module.Input {
+			switch below, isBelow := keyBelow(path, read); {
+			case isBelow && below != vet.AnyKey:
+				found.add(fact{object, below, encodings[object]}, read.Places[len(path)], read.IsProvided && len(read.Path) == len(path)+1)
+			case isBelow, isPassedOn(path, read) && areKeys(path[len(read.Path):], keys):
+				whole[object] = true
+			}
+		}
+	}
+	for _, one := range fields() {
+		found.addField(one, module, keys)
+	}
+	maps.DeleteFunc(keys, func(key string, _ vet.Place) bool { return len(content.IsLabelKey(key)) > 0 })
+	for _, object := range objects() {
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			if whole[object] {
+				found.add(fact{object, key, encodings[object]}, keys[key], false)
+			}
+		}
+	}
+	return found
+}
+
+// keysIn returns the keys where a key is computed, with their places.
+func keysIn(module vet.Reads, given []string) map[string]vet.Place {
 	keys := maps.Clone(module.Strings)
 	for _, read := range module.Others {
 		for i, key := range read.Path {
@@ -58,33 +88,20 @@ func readsOf(module vet.Reads, parameters []fact, given []string) reads {
 			keys[key] = vet.Place{}
 		}
 	}
-	encodings := map[string]encoding{podConditions: asCondition, podRequests: asQuantity, podLimits: asQuantity}
-	var whole []string
-	for _, object := range objects() {
-		path := pathOf(object)
-		for _, read := range module.Input {
-			switch at, key := len(path), ""; {
-			case len(read.Path) > at && slices.Equal(read.Path[:at], path):
-				if key = read.Path[at]; key == vet.AnyKey {
-					whole = append(whole, object)
-				} else {
-					found.add(fact{object, key, encodings[object]}, read.Places[at], read.IsProvided && len(read.Path) == at+1)
-				}
-			case len(read.Path) <= at && slices.Equal(path[:len(read.Path)], read.Path) && !read.IsIterated && areKeys(path[len(read.Path):], keys):
-				whole = append(whole, object)
-			}
-		}
+	return keys
+}
+
+// keyBelow returns the key of the object at a path that is read.
+func keyBelow(path []string, read vet.InputRead) (key string, ok bool) {
+	if len(read.Path) <= len(path) || !slices.Equal(read.Path[:len(path)], path) {
+		return "", false
 	}
-	for _, one := range fields() {
-		found.addField(one, module, keys)
-	}
-	maps.DeleteFunc(keys, func(key string, _ vet.Place) bool { return len(content.IsLabelKey(key)) > 0 })
-	for _, object := range slices.Compact(whole) {
-		for _, key := range slices.Sorted(maps.Keys(keys)) {
-			found.add(fact{object, key, encodings[object]}, keys[key], false)
-		}
-	}
-	return found
+	return read.Path[len(path)], true
+}
+
+// isPassedOn reports whether the object at a path is read as a value, or as a part of one.
+func isPassedOn(path []string, read vet.InputRead) bool {
+	return len(read.Path) <= len(path) && slices.Equal(path[:len(read.Path)], read.Path) && !read.IsIterated
 }
 
 // areKeys reports whether a module that passes an object on can read a path below it.

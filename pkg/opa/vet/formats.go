@@ -16,21 +16,14 @@ var verbs = regexp.MustCompile(`%[-+# 0]*\d*(?:\.\d*)?([a-zA-Z%])`)
 
 // formats returns the calls of sprintf in a rule whose constant format has another number of verbs than it has arguments, or the verb %d for
 // a quotient.
-func formats(rule *ast.Rule) []Problem {
-	quotients := map[string]bool{}
-	ast.WalkExprs(rule, func(expr *ast.Expr) bool {
-		if expr.IsAssignment() && isQuotient(expr.Operand(1)) {
-			quotients[expr.Operand(0).String()] = true
-		}
-		return false
-	})
+func (s *scope) formats(rule *ast.Rule) []Problem {
 	var found []Problem
 	check := func(place *ast.Location, operands []*ast.Term) {
 		if len(operands) < 2 {
 			return
 		}
-		format, isConstant := operands[0].Value.(ast.String)
-		values, isArray := operands[1].Value.(*ast.Array)
+		format, isConstant := s.value(operands[0]).Value.(ast.String)
+		values, isArray := s.value(operands[1]).Value.(*ast.Array)
 		if !isConstant || !isArray {
 			return
 		}
@@ -40,7 +33,7 @@ func formats(rule *ast.Rule) []Problem {
 			return
 		}
 		for i, verb := range wanted {
-			if value := values.Elem(i); verb[1] == "d" && (isQuotient(value) || quotients[value.String()]) {
+			if value := values.Elem(i); verb[1] == "d" && isQuotient(s.value(value)) {
 				found = append(found, problemAt(place, HintFormat, fmt.Sprintf(
 					"%s is for whole numbers, and %s may be none: use %%v, or round it", verb[0], value)))
 			}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
@@ -26,7 +27,7 @@ func Hints(modules map[string]*ast.Module, entry spec.Entry) []Problem {
 	for _, file := range slices.Sorted(maps.Keys(modules)) {
 		if file != File {
 			for _, rule := range modules[file].Rules {
-				found = append(found, ruleHints(rule)...)
+				found = append(found, ruleHints(modules[file], rule)...)
 			}
 		}
 	}
@@ -37,30 +38,31 @@ func Hints(modules map[string]*ast.Module, entry spec.Entry) []Problem {
 			`the module has no reason: a pod that it withholds gets the code NotAllowed and no text; add "reason := ..."`))
 	}
 	for _, rule := range module.Rules {
-		found = append(found, ruleHints(rule)...)
+		found = append(found, ruleHints(module, rule)...)
 	}
 	return append(found, otherPods(module)...)
 }
 
 // ruleHints returns the probable mistakes in one rule.
-func ruleHints(rule *ast.Rule) []Problem {
+func ruleHints(module *ast.Module, rule *ast.Rule) []Problem {
 	var found []Problem
 	if rule.Default && ruleName(rule) == "allow" && rule.Head.Value.Equal(ast.BooleanTerm(true)) {
 		found = append(found, problemAt(rule.Location, HintDefaultAllow,
 			"allow is true by default: a condition that an absent fact leaves undefined permits the pod"))
 	}
+	names := newScope(module, rule)
 	if ruleName(rule) == "deny" {
-		found = append(found, messageReads(rule)...)
+		found = append(found, names.messageReads(rule)...)
 	}
-	found = append(found, formats(rule)...)
-	found = append(found, timeZones(rule)...)
+	found = append(found, names.formats(rule)...)
+	found = append(found, names.timeZones(rule)...)
 	ast.WalkExprs(rule, func(expr *ast.Expr) bool {
-		if term, ok := expr.Terms.(*ast.Term); ok {
-			if object, ok := term.Value.(ast.Object); ok && object.Len() == 0 {
-				found = append(found, problemAt(expr.Location, HintEmptyCondition, "the body is an empty object, which is always true"))
+		if term, ok := expr.Terms.(*ast.Term); ok && !expr.Negated {
+			if what := constantName(term); what != "" {
+				found = append(found, problemAt(expr.Location, HintEmptyCondition, "the body is "+what+", which is always true"))
 			}
 		}
-		if comparesWithNumber(expr) {
+		if names.comparesWithNumber(expr) {
 			found = append(found, problemAt(expr.Location, HintNoNumber,
 				"a label or annotation is a string: it is greater than every number, and equal to none; convert it by to_number"))
 		}
@@ -69,64 +71,78 @@ func ruleHints(rule *ast.Rule) []Problem {
 	return found
 }
 
+// constantName returns what a term is that is true whatever the input is; empty for any other, and for true.
+func constantName(term *ast.Term) string {
+	switch value := term.Value.(type) {
+	case ast.Object:
+		if value.Len() == 0 {
+			return "an empty object"
+		}
+	case *ast.Array:
+		if value.Len() == 0 {
+			return "an empty array"
+		}
+	case ast.String:
+		return "a constant text"
+	case ast.Number:
+		return "a constant number"
+	case ast.Ref: // set() is a call, as a term
+		if value.String() == "set()" {
+			return "an empty set"
+		}
+	case ast.Set:
+		if value.Len() == 0 {
+			return "an empty set"
+		}
+	}
+	return ""
+}
+
 // messageReads returns the optional facts that only the message of a deny reads: without one, nothing is denied.
-func messageReads(rule *ast.Rule) []Problem {
+func (s *scope) messageReads(rule *ast.Rule) []Problem {
 	if rule.Head.Key == nil {
 		return nil
 	}
-	conditions := map[string]bool{}
-	parts := []any{rule.Head.Key}
-	for _, expr := range rule.Body {
-		if expr.IsAssignment() && expr.Operand(0).Equal(rule.Head.Key) {
-			parts = append(parts, expr.Operand(1))
-			continue
-		}
-		ast.WalkRefs(expr, func(ref ast.Ref) bool {
-			conditions[ref.String()] = true
-			return false
-		})
+	parts, conditions := s.messageParts(rule)
+	known := map[string]bool{}
+	for _, read := range s.readsIn(conditions) {
+		known[strings.Join(read.Path, "\x00")] = true
 	}
 	var found []Problem
-	for _, part := range parts {
-		ast.WalkRefs(part, func(ref ast.Ref) bool {
-			if isOptional(ref) && !conditions[ref.String()] {
-				found = append(found, problemAt(ref[0].Location, HintMessageReads, fmt.Sprintf(
-					"the message reads %s, which can be absent: nothing is denied then", ref)))
-			}
-			return false
-		})
+	for _, read := range s.readsIn(parts) {
+		path := strings.Join(read.Path, "\x00")
+		if !isOptionalPath(read.Path) || read.IsProvided || known[path] {
+			continue
+		}
+		known[path] = true
+		place := read.Places[len(read.Places)-1]
+		ref := ast.InputRootRef
+		for _, key := range read.Path {
+			ref = ref.Append(ast.StringTerm(key))
+		}
+		found = append(found, Problem{File: place.File, Row: place.Row, Column: place.Column, Code: HintMessageReads, Message: fmt.Sprintf(
+			"the message reads %s, which can be absent: nothing is denied then", ref)})
 	}
 	return found
 }
 
-// isOptional reports whether a reference is an entry of a map of labels or annotations.
-func isOptional(ref ast.Ref) bool {
-	for _, object := range []string{"input.pod.labels", "input.pod.annotations", "input.namespace.labels", "input.node.labels"} {
-		if prefix := ast.MustParseRef(object); ref.HasPrefix(prefix) && len(ref) > len(prefix) {
-			return true
-		}
+// readsIn returns the reads of the input in parts of a rule.
+func (s *scope) readsIn(parts []any) []InputRead {
+	reads := &readsOfRule{found: s.reads.found, rule: s.reads.rule, names: s.reads.names}
+	for _, part := range parts {
+		reads.visit(part)
 	}
-	return false
+	return reads.reads
 }
 
 // comparesWithNumber reports whether an expression compares an entry of a map of labels or annotations with a
 // number.
-func comparesWithNumber(expr *ast.Expr) bool {
+func (s *scope) comparesWithNumber(expr *ast.Expr) bool {
 	if !expr.IsCall() || len(expr.Operands()) != 2 || !slices.Contains([]string{"gt", "gte", "lt", "lte", "equal", "neq"}, expr.Operator().String()) {
 		return false
 	}
-	labels, numbers := 0, 0
-	for _, operand := range expr.Operands() {
-		switch value := operand.Value.(type) {
-		case ast.Ref:
-			if isOptional(value) {
-				labels++
-			}
-		case ast.Number:
-			numbers++
-		}
-	}
-	return labels == 1 && numbers == 1
+	left, right := expr.Operand(0), expr.Operand(1)
+	return s.isOptional(left) && s.isNumber(right) || s.isNumber(left) && s.isOptional(right)
 }
 
 func ruleName(rule *ast.Rule) string { return rule.Head.Ref().String() }

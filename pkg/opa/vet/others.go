@@ -16,7 +16,7 @@ func otherPods(module *ast.Module) []Problem {
 	own, negated, whole := map[string]bool{}, map[string]bool{}, false
 	ast.WalkRefs(module, func(ref ast.Ref) bool {
 		switch {
-		case isOptional(ref):
+		case isOptionalEntry(ref):
 			own[ref[2:].String()] = true
 		case slices.Contains([]string{"input", "input.pod", "input.pod.labels", "input.pod.annotations"}, ref.String()):
 			whole = true // a function or a list of pods reads facts of it
@@ -58,4 +58,10 @@ func variableFact(ref ast.Ref) (fact string, ok bool) {
 	}
 	name, _ := ref[1].Value.(ast.String)
 	return ref[1:].String(), name == "labels" || name == "annotations"
+}
+
+// isOptionalEntry reports whether a reference is to an entry of a map of labels or annotations, or below one.
+func isOptionalEntry(ref ast.Ref) bool {
+	read, ok := (&readsOfRule{}).resolve(ref)
+	return ok && len(read.Path) > 2 && isOptionalPath(read.Path[:3])
 }

@@ -41,21 +41,11 @@ type Reads struct {
 
 // readReads returns the reads of a module that was parsed.
 func readReads(module *ast.Module, found *Reads) {
-	imports := map[ast.Var]InputRead{}
-	for _, one := range module.Imports {
-		if ref, ok := one.Path.Value.(ast.Ref); ok && ref[0].Equal(ast.InputRootDocument) {
-			imports[one.Name()], _ = (&readsOfRule{}).resolve(ref)
-		}
-	}
 	negated := map[string][]InputRead{} // by the name of the rule
 	defaults := defaultsOf(module)
 	var rules []*readsOfRule
 	for _, rule := range module.Rules {
-		one := &readsOfRule{found: found, rule: rule, names: map[ast.Var]InputRead{}}
-		for name, read := range imports {
-			one.names[name] = read
-		}
-		one.nameValues()
+		one := newReadsOfRule(module, rule, found)
 		one.collect(defaults[ruleName(rule)])
 		if rule.Head.Key == nil {
 			negated[ruleName(rule)] = append(negated[ruleName(rule)], one.negated...)
@@ -81,6 +71,18 @@ type readsOfRule struct {
 
 	// reads are all reads; tested are the references that a body tests alone, and negated those that it negates alone.
 	reads, tested, negated []InputRead
+}
+
+// newReadsOfRule returns the local names of values of the input in a rule.
+func newReadsOfRule(module *ast.Module, rule *ast.Rule, found *Reads) *readsOfRule {
+	made := &readsOfRule{found: found, rule: rule, names: map[ast.Var]InputRead{}}
+	for _, one := range module.Imports {
+		if ref, ok := one.Path.Value.(ast.Ref); ok && ref[0].Equal(ast.InputRootDocument) {
+			made.names[one.Name()], _ = made.resolve(ref)
+		}
+	}
+	made.nameValues()
+	return made
 }
 
 // nameValues finds the local names, twice, since a name may be that of a part of another.

@@ -13,15 +13,15 @@ import (
 const HintTimeZone = "time-zone"
 
 // timeZones returns the constant time zones that do not exist. Builtins time.* take a time zone as second item of an array.
-func timeZones(rule *ast.Rule) []Problem {
+func (s *scope) timeZones(rule *ast.Rule) []Problem {
 	var found []Problem
 	walkCalls(rule, func(name string, _ *ast.Location, operands []*ast.Term) {
 		for _, operand := range operands {
-			items, ok := operand.Value.(*ast.Array)
+			items, ok := s.value(operand).Value.(*ast.Array)
 			if !ok || !strings.HasPrefix(name, "time.") || items.Len() < 2 {
 				continue
 			}
-			zone, ok := items.Elem(1).Value.(ast.String)
+			zone, ok := s.value(items.Elem(1)).Value.(ast.String)
 			if !ok {
 				continue
 			}

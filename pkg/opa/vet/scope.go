@@ -1,0 +1,153 @@
+package vet
+
+import (
+	"slices"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// maxNames bounds how many names are followed to a value.
+const maxNames = 4
+
+// scope are the names that the terms of a rule may have.
+type scope struct {
+	// reads has the names of values of the input.
+	reads *readsOfRule
+
+	// locals are the terms that the body gives a name, and rules those of rules without a condition; of functions, too.
+	locals map[ast.Var]*ast.Term
+	rules  map[string]*ast.Term
+}
+
+func newScope(module *ast.Module, rule *ast.Rule) *scope {
+	made := &scope{reads: newReadsOfRule(module, rule, &Reads{Strings: map[string]Place{}}), locals: map[ast.Var]*ast.Term{}, rules: map[string]*ast.Term{}}
+	definitions := map[string]int{}
+	for _, other := range module.Rules {
+		name := ruleName(other)
+		definitions[name]++
+		if other.Head.Value != nil && other.Head.Key == nil && other.Else == nil && isTrueBody(other.Body) && definitions[name] == 1 {
+			made.rules[name] = other.Head.Value
+		} else {
+			delete(made.rules, name)
+		}
+	}
+	ast.WalkExprs(rule, func(expr *ast.Expr) bool {
+		if name, value, ok := assigned(expr); ok {
+			made.locals[name] = value
+		}
+		return false
+	})
+	return made
+}
+
+func isTrueBody(body ast.Body) bool {
+	return len(body) == 1 && body[0].Equal(ast.NewExpr(ast.BooleanTerm(true)))
+}
+
+// assigned returns the variable and the term of an assignment.
+func assigned(expr *ast.Expr) (name ast.Var, value *ast.Term, ok bool) {
+	if !expr.IsAssignment() && !expr.IsEquality() || expr.Negated {
+		return "", nil, false
+	}
+	name, ok = expr.Operand(0).Value.(ast.Var)
+	return name, expr.Operand(1), ok
+}
+
+// value follows names of constants, of calls and of calls of functions to what they are.
+func (s *scope) value(term *ast.Term) *ast.Term {
+	for range maxNames {
+		next := (*ast.Term)(nil)
+		switch value := term.Value.(type) {
+		case ast.Var:
+			if next = s.locals[value]; next == nil {
+				next = s.rules[string(value)]
+			}
+		case ast.Call:
+			next = s.rules[value[0].String()]
+		}
+		if next == nil {
+			return term
+		}
+		term = next
+	}
+	return term
+}
+
+// isOptional reports whether a term is an entry of a map of labels or annotations, and such.
+func (s *scope) isOptional(term *ast.Term) bool {
+	if call, ok := term.Value.(ast.Call); ok && call[0].String() == "object.get" && len(call) > 3 {
+		if read, ok := s.reads.valueOf(call[1]); ok {
+			return isOptionalPath(providedRead(read, call[2]).Path)
+		}
+	}
+	read, ok := s.reads.valueOf(term)
+	return ok && isOptionalPath(read.Path)
+}
+
+// isOptionalPath reports whether a path is that of an entry of a map of labels or annotations.
+func isOptionalPath(path []string) bool {
+	return len(path) == 3 && slices.Contains([]string{"pod.labels", "pod.annotations", "namespace.labels", "node.labels"}, path[0]+"."+path[1])
+}
+
+// isNumber reports whether a term is a number: a constant, a result of arithmetic, or a number of the input.
+func (s *scope) isNumber(term *ast.Term) bool {
+	switch value := s.value(term).Value.(type) {
+	case ast.Number:
+		return true
+	case ast.Call:
+		return slices.Contains([]string{"count", "to_number", "plus", "minus", "mul", "div"}, value[0].String())
+	}
+	read, ok := s.reads.valueOf(term)
+	return ok && (slices.Equal(read.Path, []string{"now"}) || len(read.Path) == 2 && read.Path[0] == "counts")
+}
+
+// messageParts returns the terms that only the message of a deny reads: its key, what the body names for it, and rules without a condition.
+func (s *scope) messageParts(rule *ast.Rule) (parts, conditions []any) {
+	named := messageNames(rule)
+	parts = []any{rule.Head.Key}
+	for _, expr := range rule.Body {
+		if named[expr] {
+			parts = append(parts, expr.Operand(1))
+		} else {
+			conditions = append(conditions, expr)
+		}
+	}
+	for i := 0; i < len(parts) && i < maxNames; i++ {
+		ast.WalkTerms(parts[i], func(term *ast.Term) bool {
+			if name, ok := term.Value.(ast.Var); ok && s.rules[string(name)] != nil && s.locals[name] == nil {
+				parts = append(parts, s.rules[string(name)])
+			}
+			return false
+		})
+	}
+	return parts, conditions
+}
+
+// messageNames returns the assignments of names that no condition reads.
+func messageNames(rule *ast.Rule) map[*ast.Expr]bool {
+	named := map[*ast.Expr]bool{}
+	for _, expr := range rule.Body {
+		_, _, named[expr] = assigned(expr)
+	}
+	isRead := func(name ast.Var) bool {
+		return slices.ContainsFunc(rule.Body, func(other *ast.Expr) bool { return !named[other] && mentions(other, name) })
+	}
+	for range rule.Body { // a name that is a part of one that a condition reads is read by it
+		for _, expr := range rule.Body {
+			if name, _, ok := assigned(expr); ok && isRead(name) {
+				named[expr] = false
+			}
+		}
+	}
+	return named
+}
+
+// mentions reports whether a part of a rule has a variable.
+func mentions(part any, name ast.Var) bool {
+	found := false
+	ast.WalkVars(part, func(other ast.Var) bool {
+		found = found || other == name
+		return found
+	})
+	return found
+}
