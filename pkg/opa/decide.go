@@ -47,7 +47,7 @@ func evaluate(
 		rego.EvalSeed(zeros{}),
 	)...)
 	if err != nil {
-		return nil, err
+		return nil, zoneError(err)
 	}
 	if len(results) != 1 || len(results[0].Expressions) != 1 {
 		return nil, ErrUndefined

@@ -38,7 +38,7 @@ type reads struct {
 	isProvided map[fact]bool
 }
 
-// readsOf returns the facts that a module can read. Where it computes a key, or passes an object on, its keys are those that are given,
+// readsOf returns the facts that a module can read. Where it computes a key, or passes an object on, its keys are given keys,
 // the constant strings of the module, and the keys by which it reads values whose place is not known.
 func readsOf(module vet.Reads, parameters []fact, given []string) reads {
 	found := reads{places: map[fact]vet.Place{}, isProvided: map[fact]bool{}}

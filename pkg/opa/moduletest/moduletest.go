@@ -43,17 +43,17 @@ type Result struct {
 // Coverage is the number of lines of the modules that the tests evaluated; the lines of tests do
 // not count.
 type Coverage struct {
-	Percent float64
-	Files   []FileCoverage
+	Percent float64        `json:"percent"`
+	Files   []FileCoverage `json:"files,omitempty"`
 }
 
 // FileCoverage is the coverage of one file.
 type FileCoverage struct {
-	File    string
-	Percent float64
+	File    string  `json:"file"`
+	Percent float64 `json:"percent"`
 
 	// NotCovered are the rows that no test evaluated.
-	NotCovered []int
+	NotCovered []int `json:"notCovered,omitempty"`
 }
 
 // Report is what Run returns. The results are sorted by file and row.

@@ -71,7 +71,7 @@ func ruleHints(module *ast.Module, rule *ast.Rule) []Problem {
 	return found
 }
 
-// constantName returns what a term is that is true whatever the input is; empty for any other, and for true.
+// constantName returns what a term is that is true with any input; empty for any other, and for true.
 func constantName(term *ast.Term) string {
 	switch value := term.Value.(type) {
 	case ast.Object:

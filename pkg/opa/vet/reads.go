@@ -69,7 +69,7 @@ type readsOfRule struct {
 	// names are the local names of values of the input.
 	names map[ast.Var]InputRead
 
-	// reads are all reads; tested are the references that a body tests alone, and negated those that it negates alone.
+	// reads are all reads; tested are the references that a body tests alone, and negated references that it negates alone.
 	reads, tested, negated []InputRead
 }
 

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -57,7 +59,7 @@ below --threshold.`,
 	made.Flags().StringVar(&v.filter, "run", "", "regular expression of the tests to run, by <suite>/<name> or <package>.<name>")
 	made.Flags().StringVarP(&v.output, "output", "o", "", "format: json, junit, tap or github; default a table")
 	made.Flags().BoolVar(&v.coverage, "coverage", false, "report which lines of modules the Rego tests evaluate")
-	made.Flags().Float64Var(&v.threshold, "threshold", 0, "percentage of lines that must be covered, with --coverage")
+	made.Flags().Float64Var(&v.threshold, "threshold", 0, "percentage of lines that must be covered; includes --coverage")
 	return made
 }
 
@@ -70,7 +72,9 @@ func (v *verb) run(ctx context.Context, folders []string) error {
 	if err != nil {
 		return fmt.Errorf("--run: %w", err)
 	}
-	documents, err := manifests.Read(v.In, command.Scheme(), folders...)
+	v.coverage = v.coverage || v.threshold > 0
+	isRego := func(path string) bool { return strings.HasSuffix(path, ".rego") }
+	documents, err := manifests.Read(v.In, command.Scheme(), slices.DeleteFunc(slices.Clone(folders), isRego)...)
 	if err != nil {
 		return err
 	}
@@ -83,13 +87,7 @@ func (v *verb) run(ctx context.Context, folders []string) error {
 	if err != nil {
 		return err
 	}
-	policies := imports.Policies{}
-	for _, document := range documents {
-		if policy, ok := document.Object.(*appsv1alpha1.PodTransitionPolicy); ok {
-			policies[policy.Name] = policy
-		}
-	}
-	tested, coverage, err := v.runRego(ctx, modules{engine, log}, folders, policies)
+	tested, coverage, err := v.runRego(ctx, modules{engine, log}, folders, policiesIn(documents))
 	if err != nil {
 		return err
 	}
@@ -111,6 +109,17 @@ func (v *verb) run(ctx context.Context, folders []string) error {
 		return &command.Findings{Summary: fmt.Sprintf("the coverage is %.1f %%, and must be %.1f %%", coverage.Percent, v.threshold)}
 	}
 	return nil
+}
+
+// policiesIn returns the policies of documents.
+func policiesIn(documents []manifests.Document) imports.Policies {
+	policies := imports.Policies{}
+	for _, document := range documents {
+		if policy, ok := document.Object.(*appsv1alpha1.PodTransitionPolicy); ok {
+			policies[policy.Name] = policy
+		}
+	}
+	return policies
 }
 
 // runSuites runs the documents that are suites.
