@@ -65,8 +65,9 @@ func readsOf(module vet.Reads, parameters []fact, given []string) reads {
 	maps.DeleteFunc(keys, func(key string, _ vet.Place) bool { return len(content.IsLabelKey(key)) > 0 })
 	for _, object := range objects() {
 		for _, key := range slices.Sorted(maps.Keys(keys)) {
-			if whole[object] {
-				found.add(fact{object, key, encodings[object]}, keys[key], false)
+			one := fact{object, key, encodings[object]}
+			if _, known := found.places[one]; whole[object] && !known {
+				found.add(one, keys[key], false)
 			}
 		}
 	}

@@ -210,7 +210,10 @@ func (r *readsOfRule) visit(part any) {
 
 // visitExpr adds the reads of an expression, and reports whether that were all.
 func (r *readsOfRule) visitExpr(expr *ast.Expr) bool {
-	if _, _, ok := r.named(expr); ok {
+	if name, read, ok := r.named(expr); ok {
+		if name.IsWildcard() {
+			r.tested = append(r.tested, read)
+		}
 		r.visitKeys(expr.Operand(1))
 		return true
 	}
@@ -253,12 +256,26 @@ func (r *readsOfRule) visitCall(name string, operands []*ast.Term) {
 			operands = operands[1:]
 		}
 	}
+	if name == ast.Member.Name {
+		r.testKey(operands[0], operands[1])
+	}
 	for _, operand := range operands {
 		if _, ok := r.valueOf(operand); ok && name == "count" { // of the items, and not what they are
 			r.visitKeys(operand)
 		} else {
 			r.visit(operand)
 		}
+	}
+}
+
+// testKey notes a test whether an object has a key, by object.keys.
+func (r *readsOfRule) testKey(key, keys *ast.Term) {
+	call, ok := keys.Value.(ast.Call)
+	if !ok || call[0].String() != "object.keys" {
+		return
+	}
+	if read, ok := r.valueOf(call[1]); ok {
+		r.tested = append(r.tested, read.withKeys([]*ast.Term{key}))
 	}
 }
 
