@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/podops-dev/podops/pkg/opa/vet"
 )
 
 // fact is an optional fact in the input: a map entry, a field that is empty for some pods, or a parameter that a rule need not set.
@@ -198,7 +200,37 @@ func (s *search) draw() facts {
 			drawn.optional[one] = s.optionalValue(one)
 		}
 	}
+	for _, body := range s.reads.bodies {
+		if s.random.IntN(2) == 0 {
+			s.satisfy(&drawn, body)
+		}
+	}
 	return drawn
+}
+
+// satisfy gives facts the values with which they are compared. Each of several rules may have a value of its own.
+func (s *search) satisfy(drawn *facts, body []vet.Equality) {
+	for _, equality := range body {
+		switch path := strings.Join(equality.Path, "."); path {
+		case "operation.type":
+			drawn.operation = equality.Value
+		case "namespace.name", "pod.namespace":
+			drawn.namespace = equality.Value
+		case "pod.owner.kind":
+			drawn.owner = equality.Value
+		case "pod.revision.state":
+			drawn.revision = equality.Value
+		}
+		for _, one := range s.facts {
+			path := append(pathOf(one.object), one.key)
+			if one.encoding == asCondition {
+				path = append(path, "status")
+			}
+			if slices.Equal(path, equality.Path) {
+				drawn.optional[one] = equality.Value
+			}
+		}
+	}
 }
 
 // optionalValue returns a random value of an optional fact.

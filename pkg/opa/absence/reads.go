@@ -34,6 +34,9 @@ type reads struct {
 	// places are where the module reads them first.
 	places map[fact]vet.Place
 
+	// bodies are the comparisons of the module, by rule.
+	bodies [][]vet.Equality
+
 	// isProvided is true for facts for whose absence the module provides where it reads them.
 	isProvided map[fact]bool
 }
@@ -41,7 +44,7 @@ type reads struct {
 // readsOf returns the facts that a module can read. Where it computes a key, or passes an object on, its keys are given keys,
 // the constant strings of the module, and the keys by which it reads values whose place is not known.
 func readsOf(module vet.Reads, parameters []fact, given []string) reads {
-	found := reads{places: map[fact]vet.Place{}, isProvided: map[fact]bool{}}
+	found := reads{bodies: module.Bodies, places: map[fact]vet.Place{}, isProvided: map[fact]bool{}}
 	for _, one := range parameters {
 		found.add(one, vet.Place{}, false)
 	}

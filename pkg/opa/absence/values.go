@@ -35,9 +35,9 @@ func newValues(constants vet.Constants, source string, named []string) values {
 	if strings.Contains(source, "json.unmarshal(") {
 		made.known = append(slices.Clip(made.known), document(constants.Reads, true), document(constants.Reads, false))
 		for _, value := range named {
-			made.known = append(made.known, document(constants.Reads, value))
+			made.known = append(made.known, document(constants.Reads, value), list(value))
 		}
-		made.unknown, made.malformed = append(made.unknown, []string{document(constants.Reads, unknown)}), "[]"
+		made.unknown, made.malformed = append(made.unknown, []string{document(constants.Reads, unknown)}, []string{list(unknown)}), "[]"
 	}
 	for _, separator := range named {
 		if !strings.Contains(source, "split") || len(separator) != 1 || strings.ContainsFunc(separator, isLetterOrDigit) {

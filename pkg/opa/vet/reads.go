@@ -35,8 +35,17 @@ type Reads struct {
 	// Others are reads of values whose place in the input is not known, such as of the arguments of functions.
 	Others []InputRead
 
+	// Bodies are the comparisons with constant strings, by rule: a condition of a rule may hold only with all of them.
+	Bodies [][]Equality
+
 	// Strings are the constant strings, which are keys where a key is computed, with the first place of each.
 	Strings map[string]Place
+}
+
+// Equality is a value of the input that is compared with a constant string.
+type Equality struct {
+	Path  []string
+	Value string
 }
 
 // readReads returns the reads of a module that was parsed.
@@ -47,6 +56,9 @@ func readReads(module *ast.Module, found *Reads) {
 	for _, rule := range module.Rules {
 		one := newReadsOfRule(module, rule, found)
 		one.collect(defaults[ruleName(rule)])
+		if body := one.equalities(); len(body) > 0 {
+			found.Bodies = append(found.Bodies, body)
+		}
 		if rule.Head.Key == nil {
 			negated[ruleName(rule)] = append(negated[ruleName(rule)], one.negated...)
 		}
@@ -181,6 +193,24 @@ func (r *readsOfRule) collect(hasDefault bool) {
 		}
 	}
 	r.visit(r.rule)
+}
+
+// equalities returns the comparisons with constant strings.
+func (r *readsOfRule) equalities() []Equality {
+	var found []Equality
+	ast.WalkExprs(r.rule, func(expr *ast.Expr) bool {
+		if !expr.IsCall() || expr.Negated || len(expr.Operands()) != 2 || expr.Operator().String() != ast.Equal.Name && !expr.IsEquality() {
+			return false
+		}
+		for i, operand := range expr.Operands() {
+			read, isRead := r.valueOf(operand)
+			if text, isText := expr.Operand(1 - i).Value.(ast.String); isRead && isText {
+				found = append(found, Equality{Path: read.Path, Value: string(text)})
+			}
+		}
+		return false
+	})
+	return found
 }
 
 // visit adds the reads of a part of the rule.
