@@ -26,9 +26,7 @@ func Hints(modules map[string]*ast.Module, entry spec.Entry) []Problem {
 	var found []Problem
 	for _, file := range slices.Sorted(maps.Keys(modules)) {
 		if file != File {
-			for _, rule := range modules[file].Rules {
-				found = append(found, ruleHints(modules[file], rule)...)
-			}
+			found = append(found, rulesHints(modules[file])...)
 		}
 	}
 	module := modules[File]
@@ -37,20 +35,27 @@ func Hints(modules map[string]*ast.Module, entry spec.Entry) []Problem {
 		found = append(found, problemAt(module.Package.Location, HintNoReason,
 			`the module has no reason: a pod that it withholds gets the code NotAllowed and no text; add "reason := ..."`))
 	}
-	for _, rule := range module.Rules {
-		found = append(found, ruleHints(module, rule)...)
-	}
+	found = append(found, rulesHints(module)...)
 	return append(found, otherPods(module)...)
 }
 
+// rulesHints returns the probable mistakes in the rules of a module.
+func rulesHints(module *ast.Module) []Problem {
+	var found []Problem
+	constants := constantRules(module)
+	for _, rule := range module.Rules {
+		found = append(found, ruleHints(rule, newScope(module, constants, rule))...)
+	}
+	return found
+}
+
 // ruleHints returns the probable mistakes in one rule.
-func ruleHints(module *ast.Module, rule *ast.Rule) []Problem {
+func ruleHints(rule *ast.Rule, names *scope) []Problem {
 	var found []Problem
 	if rule.Default && ruleName(rule) == "allow" && rule.Head.Value.Equal(ast.BooleanTerm(true)) {
 		found = append(found, problemAt(rule.Location, HintDefaultAllow,
 			"allow is true by default: a condition that an absent fact leaves undefined permits the pod"))
 	}
-	names := newScope(module, rule)
 	if ruleName(rule) == "deny" {
 		found = append(found, names.messageReads(rule)...)
 	}

@@ -19,18 +19,23 @@ type scope struct {
 	rules  map[string]*ast.Term
 }
 
-func newScope(module *ast.Module, rule *ast.Rule) *scope {
-	made := &scope{reads: newReadsOfRule(module, rule, &Reads{Strings: map[string]Place{}}), locals: map[ast.Var]*ast.Term{}, rules: map[string]*ast.Term{}}
-	definitions := map[string]int{}
-	for _, other := range module.Rules {
-		name := ruleName(other)
-		definitions[name]++
-		if other.Head.Value != nil && other.Head.Key == nil && other.Else == nil && isTrueBody(other.Body) && definitions[name] == 1 {
-			made.rules[name] = other.Head.Value
-		} else {
-			delete(made.rules, name)
+// constantRules returns the values of the rules of a module, and of its functions, that have one definition without a condition.
+func constantRules(module *ast.Module) map[string]*ast.Term {
+	values, definitions := map[string]*ast.Term{}, map[string]int{}
+	for _, rule := range module.Rules {
+		name := ruleName(rule)
+		if definitions[name]++; definitions[name] > 1 {
+			delete(values, name)
+		} else if rule.Head.Value != nil && rule.Head.Key == nil && rule.Else == nil && isTrueBody(rule.Body) {
+			values[name] = rule.Head.Value
 		}
 	}
+	return values
+}
+
+// newScope returns the names in a rule. rules are those of constantRules.
+func newScope(module *ast.Module, rules map[string]*ast.Term, rule *ast.Rule) *scope {
+	made := &scope{reads: newReadsOfRule(module, rule, &Reads{Strings: map[string]Place{}}), locals: map[ast.Var]*ast.Term{}, rules: rules}
 	ast.WalkExprs(rule, func(expr *ast.Expr) bool {
 		if name, value, ok := assigned(expr); ok {
 			made.locals[name] = value
