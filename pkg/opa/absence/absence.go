@@ -156,7 +156,7 @@ func newSearch(ctx context.Context, engine *opa.Engine, custom spec.Custom, docu
 		places[read.Name] = vet.Place{Row: read.Row, Column: read.Column}
 	}
 	parameters = slices.DeleteFunc(parameters, func(f fact) bool { _, isRead := places[f.parameter()]; return !isRead })
-	read := readsOf(constants.Reads, parameters, distinct(given, keysOf(documents)))
+	read := newReads(constants.Reads, parameters, distinct(given, inputKeys(documents)))
 	for _, one := range parameters {
 		read.places[one] = places[one.parameter()]
 	}

@@ -222,7 +222,7 @@ func (s *search) satisfy(drawn *facts, body []vet.Equality) {
 			drawn.revision = equality.Value
 		}
 		for _, one := range s.facts {
-			path := append(pathOf(one.object), one.key)
+			path := append(splitPath(one.object), one.key)
 			if one.encoding == asCondition {
 				path = append(path, "status")
 			}

@@ -120,8 +120,8 @@ func (s *search) read(ctx context.Context, documents []map[string]any, at []int)
 // maxKeys bounds the keys that are taken from inputs.
 const maxKeys = 32
 
-// keysOf returns the keys of the optional facts in inputs, and the strings in their parameters.
-func keysOf(documents []map[string]any) []string {
+// inputKeys returns the keys of the optional facts in inputs, and the strings in their parameters.
+func inputKeys(documents []map[string]any) []string {
 	found := map[string]bool{}
 	for _, document := range documents {
 		for _, object := range objects() {

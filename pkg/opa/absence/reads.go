@@ -41,9 +41,9 @@ type reads struct {
 	isProvided map[fact]bool
 }
 
-// readsOf returns the facts that a module can read. Where it computes a key, or passes an object on, its keys are given keys,
+// newReads returns the facts that a module can read. Where it computes a key, or passes an object on, its keys are given keys,
 // the constant strings of the module, and the keys by which it reads values whose place is not known.
-func readsOf(module vet.Reads, parameters []fact, given []string) reads {
+func newReads(module vet.Reads, parameters []fact, given []string) reads {
 	found := reads{bodies: module.Bodies, places: map[fact]vet.Place{}, isProvided: map[fact]bool{}}
 	for _, one := range parameters {
 		found.add(one, vet.Place{}, false)
@@ -52,7 +52,7 @@ func readsOf(module vet.Reads, parameters []fact, given []string) reads {
 	encodings := map[string]encoding{podConditions: asCondition, podRequests: asQuantity, podLimits: asQuantity}
 	whole := map[string]bool{}
 	for _, object := range objects() {
-		path := pathOf(object)
+		path := splitPath(object)
 		for _, read := range module.Input {
 			switch below, isBelow := keyBelow(path, read); {
 			case isBelow && below != vet.AnyKey:
@@ -116,8 +116,8 @@ func areKeys(path []string, keys map[string]vet.Place) bool {
 	})
 }
 
-// pathOf returns the keys of a path, such as pod.resources[0].limits.
-func pathOf(path string) []string {
+// splitPath returns the keys of a path, such as pod.resources[0].limits.
+func splitPath(path string) []string {
 	return strings.Split(strings.ReplaceAll(path, "[0]", "."+vet.AnyKey), ".")
 }
 
@@ -132,7 +132,7 @@ func (r *reads) add(one fact, place vet.Place, isProvided bool) {
 
 // addField adds a field that the module reads, or may read of an object that it passes on.
 func (r *reads) addField(one fact, module vet.Reads, keys map[string]vet.Place) {
-	path := pathOf(one.object + "." + one.key)
+	path := splitPath(one.object + "." + one.key)
 	for _, read := range module.Input {
 		shared := min(len(path), len(read.Path))
 		if !slices.Equal(path[:shared], read.Path[:shared]) || read.IsIterated && len(read.Path) < len(path) {

@@ -133,7 +133,7 @@ func (s *scope) messageReads(rule *ast.Rule) []Problem {
 
 // readsIn returns the reads of the input in parts of a rule.
 func (s *scope) readsIn(parts []any) []InputRead {
-	reads := &readsOfRule{found: s.reads.found, rule: s.reads.rule, names: s.reads.names}
+	reads := &ruleReads{found: s.reads.found, rule: s.reads.rule, names: s.reads.names}
 	for _, part := range parts {
 		reads.visit(part)
 	}

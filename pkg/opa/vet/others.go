@@ -62,6 +62,6 @@ func variableFact(ref ast.Ref) (fact string, ok bool) {
 
 // isOptionalEntry reports whether a reference is to an entry of a map of labels or annotations, or below one.
 func isOptionalEntry(ref ast.Ref) bool {
-	read, ok := (&readsOfRule{}).resolve(ref)
+	read, ok := (&ruleReads{}).resolve(ref)
 	return ok && len(read.Path) > 2 && isOptionalPath(read.Path[:3])
 }

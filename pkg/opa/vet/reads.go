@@ -52,9 +52,9 @@ type Equality struct {
 func readReads(module *ast.Module, found *Reads) {
 	negated := map[string][]InputRead{} // by the name of the rule
 	defaults := defaultsOf(module)
-	var rules []*readsOfRule
+	var rules []*ruleReads
 	for _, rule := range module.Rules {
-		one := newReadsOfRule(module, rule, found)
+		one := newRuleReads(module, rule, found)
 		one.collect(defaults[ruleName(rule)])
 		if body := one.equalities(); len(body) > 0 {
 			found.Bodies = append(found.Bodies, body)
@@ -73,8 +73,8 @@ func readReads(module *ast.Module, found *Reads) {
 	}
 }
 
-// readsOfRule are the reads of a rule.
-type readsOfRule struct {
+// ruleReads are the reads of a rule.
+type ruleReads struct {
 	found *Reads
 	rule  *ast.Rule
 
@@ -85,9 +85,9 @@ type readsOfRule struct {
 	reads, tested, negated []InputRead
 }
 
-// newReadsOfRule returns the local names of values of the input in a rule.
-func newReadsOfRule(module *ast.Module, rule *ast.Rule, found *Reads) *readsOfRule {
-	made := &readsOfRule{found: found, rule: rule, names: map[ast.Var]InputRead{}}
+// newRuleReads returns the local names of values of the input in a rule.
+func newRuleReads(module *ast.Module, rule *ast.Rule, found *Reads) *ruleReads {
+	made := &ruleReads{found: found, rule: rule, names: map[ast.Var]InputRead{}}
 	for _, one := range module.Imports {
 		if ref, ok := one.Path.Value.(ast.Ref); ok && ref[0].Equal(ast.InputRootDocument) {
 			made.names[one.Name()], _ = made.resolve(ref)
@@ -98,7 +98,7 @@ func newReadsOfRule(module *ast.Module, rule *ast.Rule, found *Reads) *readsOfRu
 }
 
 // nameValues finds the local names, twice, since a name may be that of a part of another.
-func (r *readsOfRule) nameValues() {
+func (r *ruleReads) nameValues() {
 	for range 2 {
 		ast.NewGenericVisitor(func(node any) bool {
 			switch node := node.(type) {
@@ -119,7 +119,7 @@ func (r *readsOfRule) nameValues() {
 }
 
 // named returns the local name that an expression gives a value of the input.
-func (r *readsOfRule) named(expr *ast.Expr) (name ast.Var, value InputRead, ok bool) {
+func (r *ruleReads) named(expr *ast.Expr) (name ast.Var, value InputRead, ok bool) {
 	if !expr.IsAssignment() && !expr.IsEquality() || expr.Negated {
 		return "", InputRead{}, false
 	}
@@ -133,15 +133,15 @@ func (r *readsOfRule) named(expr *ast.Expr) (name ast.Var, value InputRead, ok b
 }
 
 // nameItem gives the item of a list or an object its name.
-func (r *readsOfRule) nameItem(item, of *ast.Term) {
+func (r *ruleReads) nameItem(item, of *ast.Term) {
 	name, isVar := item.Value.(ast.Var)
-	if value, ok := r.valueOf(of); isVar && ok {
+	if value, ok := r.inputValue(of); isVar && ok {
 		r.names[name] = value.below(AnyKey, nil)
 	}
 }
 
-// valueOf returns the value of the input that a term is.
-func (r *readsOfRule) valueOf(term *ast.Term) (InputRead, bool) {
+// inputValue returns the value of the input that a term is.
+func (r *ruleReads) inputValue(term *ast.Term) (InputRead, bool) {
 	switch value := term.Value.(type) {
 	case ast.Ref:
 		return r.resolve(value)
@@ -153,7 +153,7 @@ func (r *readsOfRule) valueOf(term *ast.Term) (InputRead, bool) {
 }
 
 // resolve returns the value of the input that a reference is to.
-func (r *readsOfRule) resolve(ref ast.Ref) (InputRead, bool) {
+func (r *ruleReads) resolve(ref ast.Ref) (InputRead, bool) {
 	read, ok := InputRead{}, ref[0].Equal(ast.InputRootDocument)
 	if name, isVar := ref[0].Value.(ast.Var); isVar && !ok {
 		read, ok = r.names[name]
@@ -186,9 +186,9 @@ func (r InputRead) below(key string, at *ast.Location) InputRead {
 }
 
 // collect adds the reads of the rule. The value of a rule that has a default is provided.
-func (r *readsOfRule) collect(hasDefault bool) {
+func (r *ruleReads) collect(hasDefault bool) {
 	if value := r.rule.Head.Value; hasDefault && value != nil {
-		if read, ok := r.valueOf(value); ok {
+		if read, ok := r.inputValue(value); ok {
 			r.tested = append(r.tested, read)
 		}
 	}
@@ -196,14 +196,14 @@ func (r *readsOfRule) collect(hasDefault bool) {
 }
 
 // equalities returns the comparisons with constant strings.
-func (r *readsOfRule) equalities() []Equality {
+func (r *ruleReads) equalities() []Equality {
 	var found []Equality
 	ast.WalkExprs(r.rule, func(expr *ast.Expr) bool {
 		if !expr.IsCall() || expr.Negated || len(expr.Operands()) != 2 || expr.Operator().String() != ast.Equal.Name && !expr.IsEquality() {
 			return false
 		}
 		for i, operand := range expr.Operands() {
-			read, isRead := r.valueOf(operand)
+			read, isRead := r.inputValue(operand)
 			if text, isText := expr.Operand(1 - i).Value.(ast.String); isRead && isText {
 				found = append(found, Equality{Path: read.Path, Value: string(text)})
 			}
@@ -214,7 +214,7 @@ func (r *readsOfRule) equalities() []Equality {
 }
 
 // visit adds the reads of a part of the rule.
-func (r *readsOfRule) visit(part any) {
+func (r *ruleReads) visit(part any) {
 	ast.NewGenericVisitor(func(node any) bool {
 		switch node := node.(type) {
 		case *ast.Expr:
@@ -239,7 +239,7 @@ func (r *readsOfRule) visit(part any) {
 }
 
 // visitExpr adds the reads of an expression, and reports whether that were all.
-func (r *readsOfRule) visitExpr(expr *ast.Expr) bool {
+func (r *ruleReads) visitExpr(expr *ast.Expr) bool {
 	if name, read, ok := r.named(expr); ok {
 		if name.IsWildcard() {
 			r.tested = append(r.tested, read)
@@ -248,7 +248,7 @@ func (r *readsOfRule) visitExpr(expr *ast.Expr) bool {
 		return true
 	}
 	if term, ok := expr.Terms.(*ast.Term); ok {
-		if read, ok := r.valueOf(term); ok {
+		if read, ok := r.inputValue(term); ok {
 			r.tested = append(r.tested, read)
 			if expr.Negated {
 				r.negated = append(r.negated, read)
@@ -266,8 +266,8 @@ func (r *readsOfRule) visitExpr(expr *ast.Expr) bool {
 }
 
 // visitItems adds the read of the items of a term.
-func (r *readsOfRule) visitItems(of *ast.Term) {
-	read, ok := r.valueOf(of)
+func (r *ruleReads) visitItems(of *ast.Term) {
+	read, ok := r.inputValue(of)
 	if !ok {
 		r.visit(of)
 		return
@@ -279,9 +279,9 @@ func (r *readsOfRule) visitItems(of *ast.Term) {
 }
 
 // visitCall adds the reads of a call.
-func (r *readsOfRule) visitCall(name string, operands []*ast.Term) {
+func (r *ruleReads) visitCall(name string, operands []*ast.Term) {
 	if name == "object.get" && len(operands) >= 3 {
-		if read, ok := r.valueOf(operands[0]); ok {
+		if read, ok := r.inputValue(operands[0]); ok {
 			r.reads = append(r.reads, providedRead(read, operands[1]))
 			operands = operands[1:]
 		}
@@ -290,7 +290,7 @@ func (r *readsOfRule) visitCall(name string, operands []*ast.Term) {
 		r.testKey(operands[0], operands[1])
 	}
 	for _, operand := range operands {
-		if _, ok := r.valueOf(operand); ok && name == "count" { // of the items, and not what they are
+		if _, ok := r.inputValue(operand); ok && name == "count" { // of the items, and not what they are
 			r.visitKeys(operand)
 		} else {
 			r.visit(operand)
@@ -299,12 +299,12 @@ func (r *readsOfRule) visitCall(name string, operands []*ast.Term) {
 }
 
 // testKey notes a test whether an object has a key, by object.keys.
-func (r *readsOfRule) testKey(key, keys *ast.Term) {
+func (r *ruleReads) testKey(key, keys *ast.Term) {
 	call, ok := keys.Value.(ast.Call)
 	if !ok || call[0].String() != "object.keys" {
 		return
 	}
-	if read, ok := r.valueOf(call[1]); ok {
+	if read, ok := r.inputValue(call[1]); ok {
 		r.tested = append(r.tested, read.withKeys([]*ast.Term{key}))
 	}
 }
@@ -322,7 +322,7 @@ func providedRead(object InputRead, key *ast.Term) InputRead {
 }
 
 // visitTerm adds the reads of a term, and reports whether that were all.
-func (r *readsOfRule) visitTerm(term *ast.Term) bool {
+func (r *ruleReads) visitTerm(term *ast.Term) bool {
 	switch value := term.Value.(type) {
 	case ast.String:
 		if _, known := r.found.Strings[string(value)]; !known {
@@ -345,7 +345,7 @@ func (r *readsOfRule) visitTerm(term *ast.Term) bool {
 }
 
 // visitKeys adds the reads of the computed keys of a reference, and of the call at its head.
-func (r *readsOfRule) visitKeys(term *ast.Term) {
+func (r *ruleReads) visitKeys(term *ast.Term) {
 	ref, ok := term.Value.(ast.Ref)
 	if !ok {
 		return

@@ -12,7 +12,7 @@ const maxNames = 4
 // scope are the names that the terms of a rule may have.
 type scope struct {
 	// reads has the names of values of the input.
-	reads *readsOfRule
+	reads *ruleReads
 
 	// locals are the terms that the body gives a name, and rules those of rules without a condition; of functions, too.
 	locals map[ast.Var]*ast.Term
@@ -35,7 +35,7 @@ func constantRules(module *ast.Module) map[string]*ast.Term {
 
 // newScope returns the names in a rule. rules are those of constantRules.
 func newScope(module *ast.Module, rules map[string]*ast.Term, rule *ast.Rule) *scope {
-	made := &scope{reads: newReadsOfRule(module, rule, &Reads{Strings: map[string]Place{}}), locals: map[ast.Var]*ast.Term{}, rules: rules}
+	made := &scope{reads: newRuleReads(module, rule, &Reads{Strings: map[string]Place{}}), locals: map[ast.Var]*ast.Term{}, rules: rules}
 	ast.WalkExprs(rule, func(expr *ast.Expr) bool {
 		if name, value, ok := assigned(expr); ok {
 			made.locals[name] = value
@@ -81,11 +81,11 @@ func (s *scope) value(term *ast.Term) *ast.Term {
 // isOptional reports whether a term is an entry of a map of labels or annotations, and such.
 func (s *scope) isOptional(term *ast.Term) bool {
 	if call, ok := term.Value.(ast.Call); ok && call[0].String() == "object.get" && len(call) > 3 {
-		if read, ok := s.reads.valueOf(call[1]); ok {
+		if read, ok := s.reads.inputValue(call[1]); ok {
 			return isOptionalPath(providedRead(read, call[2]).Path)
 		}
 	}
-	read, ok := s.reads.valueOf(term)
+	read, ok := s.reads.inputValue(term)
 	return ok && isOptionalPath(read.Path)
 }
 
@@ -102,7 +102,7 @@ func (s *scope) isNumber(term *ast.Term) bool {
 	case ast.Call:
 		return slices.Contains([]string{"count", "to_number", "plus", "minus", "mul", "div"}, value[0].String())
 	}
-	read, ok := s.reads.valueOf(term)
+	read, ok := s.reads.inputValue(term)
 	return ok && (slices.Equal(read.Path, []string{"now"}) || len(read.Path) == 2 && read.Path[0] == "counts")
 }
 
