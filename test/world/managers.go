@@ -293,7 +293,8 @@ func (m *managers) begin(ctx context.Context, n int) error {
 	m.mu.Unlock()
 	connection := rest.CopyConfig(m.world.server.Config(managerUser, "system:serviceaccounts", "system:serviceaccounts:"+managerNamespace, "system:authenticated"))
 	connection.Wrap(func(next http.RoundTripper) http.RoundTripper { return lifeline{next, alive, muted.Done()} })
-	mgr, err := m.assemble(ctx, connection, &candidate{time.Now().Add(warming), m.locks[n], fmt.Sprintf("manager-%d-%d", n, len(m.pool)), alive}, server, run.cache)
+	as := &candidate{time.Now().Add(warming), m.locks[n], fmt.Sprintf("manager-%d-%d", n, len(m.pool)), alive}
+	mgr, err := m.assemble(ctx, connection, as, server, run.cache)
 	if err != nil {
 		end()
 		cut()
