@@ -134,25 +134,19 @@ func messageNames(rule *ast.Rule) map[*ast.Expr]bool {
 	for _, expr := range rule.Body {
 		_, _, named[expr] = assigned(expr)
 	}
-	isRead := func(name ast.Var) bool {
-		return slices.ContainsFunc(rule.Body, func(other *ast.Expr) bool { return !named[other] && mentions(other, name) })
-	}
-	for range rule.Body { // a name that is a part of one that a condition reads is read by it
+	for isChanged := true; isChanged; { // a name that is a part of one that a condition reads is read by it
+		isChanged = false
+		read := map[ast.Var]bool{}
 		for _, expr := range rule.Body {
-			if name, _, ok := assigned(expr); ok && isRead(name) {
-				named[expr] = false
+			if !named[expr] {
+				ast.WalkVars(expr, func(name ast.Var) bool { read[name] = true; return false })
+			}
+		}
+		for _, expr := range rule.Body {
+			if name, _, _ := assigned(expr); named[expr] && read[name] {
+				named[expr], isChanged = false, true
 			}
 		}
 	}
 	return named
-}
-
-// mentions reports whether a part of a rule has a variable.
-func mentions(part any, name ast.Var) bool {
-	found := false
-	ast.WalkVars(part, func(other ast.Var) bool {
-		found = found || other == name
-		return found
-	})
-	return found
 }
