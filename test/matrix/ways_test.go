@@ -98,23 +98,23 @@ func approveOthers(ctx context.Context, c *cell) error {
 
 // raiseCosts makes the waiting pods costly, and waits until others wait.
 func raiseCosts(ctx context.Context, c *cell) error {
-	for _, pod := range c.waiting(true) {
+	raised := c.waiting(true)
+	for _, pod := range raised {
 		if err := c.patch(ctx, pod, `{"metadata":{"annotations":{"`+corev1.PodDeletionCost+`":"1000"}}}`); err != nil {
 			return err
 		}
 	}
 	return c.Await(ctx, "another pod to wait", func() bool {
-		waits := 0
+		waits, released := 0, 0
 		for _, pod := range c.Pods {
-			switch {
-			case !stagetest.IsWaiting(pod):
-			case pod.Annotations[corev1.PodDeletionCost] == "1000":
-				return false
-			default:
+			switch isCostly := pod.Annotations[corev1.PodDeletionCost] == "1000"; {
+			case stagetest.IsWaiting(pod) && !isCostly:
 				waits++
+			case !stagetest.IsWaiting(pod) && isCostly:
+				released++
 			}
 		}
-		return waits > 0
+		return waits > 0 && released == len(raised)
 	})
 }
 
