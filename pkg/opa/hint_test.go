@@ -1,6 +1,7 @@
 package opa_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -21,5 +22,19 @@ func TestProblemsHaveAHint(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+// TestHintsOfCallsWithoutArguments shows that a call with too few arguments is an error of the compiler, and hints do not read what it lacks.
+func TestHintsOfCallsWithoutArguments(t *testing.T) {
+	engine := newEngine(t, opa.Options{})
+	for _, body := range []string{
+		`eq()`, `eq(input.pod.ready)`, `assign(x)`, `internal.member_2("a")`, `"a" in object.keys()`, `object.get(input.pod.labels)`,
+		`equal(input.pod.labels.a)`, `count()`, `sprintf()`, `time.clock()`, `time.clock([])`, `plus(1)`,
+	} {
+		_, err := engine.Inspect(t.Context(), opa.Source{Module: "package rule\n\ndeny contains m if { " + body + "; m := \"x\" }\n"})
+		if !errors.As(err, new(*opa.CompileError)) {
+			t.Errorf("%s: %v, want a CompileError", body, err)
+		}
 	}
 }

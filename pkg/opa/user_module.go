@@ -24,22 +24,20 @@ func (e *Engine) compileModule(ctx context.Context, key compiledKey) (*compiled,
 	if err != nil {
 		return nil, err
 	}
-	inspected := Inspection{Entry: entry, Hints: vet.Hints(modules, entry), Parameters: vet.ReadParameters(modules[vet.File])}
-	for _, module := range modules {
-		module.Comments = nil // the compiled program would hold them
-	}
 	schemas, err := vet.Schemas(e.schema, key.schema)
 	if err != nil {
 		return nil, err
 	}
 	compiler := ast.NewCompiler().WithSchemas(schemas)
-	if err := e.compile(compiler, modules); err != nil {
+	if err := e.compile(compiler, withoutComments(modules)); err != nil {
 		return nil, err
 	}
 	checked, err := vet.Check(compiler, entry)
 	if err != nil {
 		return nil, err
 	}
+	// Calls have the arguments of their builtins from here on.
+	inspected := Inspection{Entry: entry, Hints: vet.Hints(modules, entry), Parameters: vet.ReadParameters(modules[vet.File])}
 	inspected.Needs = e.moduleNeeds(slices.Collect(maps.Values(compiler.Modules)))
 	made := &compiled{
 		moduleInfo:    &moduleInfo{key: key, source: key.hash(), Inspection: inspected},
@@ -57,6 +55,17 @@ func (e *Engine) compileModule(ctx context.Context, key compiledKey) (*compiled,
 	}
 	made.query, err = e.customQuery(ctx, entry)
 	return made, err
+}
+
+// withoutComments returns modules without their comments, which the compiled program would hold.
+func withoutComments(modules map[string]*ast.Module) map[string]*ast.Module {
+	found := map[string]*ast.Module{}
+	for file, module := range modules {
+		bare := *module
+		bare.Comments = nil
+		found[file] = &bare
+	}
+	return found
 }
 
 // moduleNeeds returns the parts of the environment that modules read, or all of them with Options.WholeInput.
