@@ -128,10 +128,12 @@ func (l *laws) orphaned(pod *corev1.Pod, controller *metav1.OwnerReference) stri
 	return "its owner was deleted without its pods"
 }
 
-// remaining returns the number of pods that a function selects and that are left once a pod is gone, without pods that leave.
+// remaining returns the number of pods that a function selects and that are left once a pod is gone, without pods that leave. A pod
+// that a client has requested stays until its request is repeated, which the owner cannot know.
 func (l *laws) remaining(pod *corev1.Pod, selects func(*corev1.Pod) bool) int {
 	return len(l.mirror.active(func(other *corev1.Pod) bool {
-		leaves := isControlled(other) && hasGate(other) && !isTrue(other, appsv1alpha1.ServiceReadyGate) && isTrue(other, corev1.ContainersReady)
+		leaves := isControlled(other) && hasGate(other) && !isTrue(other, appsv1alpha1.ServiceReadyGate) && isTrue(other, corev1.ContainersReady) &&
+			time.Since(l.facts(other).requested) >= requested
 		return other.UID != pod.UID && other.Namespace == pod.Namespace && !leaves && selects(other)
 	}))
 }
