@@ -54,7 +54,7 @@ func (v *verb) runRego(ctx context.Context, modules modules, folders []string, p
 			Failed: one.Failed, Skipped: one.Skipped, Message: one.Message, Output: one.Output, Duration: one.Duration,
 		})
 	}
-	inputs, err := modules.regoInputs(ctx, files, report.Inputs, results, policies)
+	inputs, left, err := modules.regoInputs(ctx, files, report.Inputs, results, policies)
 	if err != nil {
 		return nil, report.Coverage, err
 	}
@@ -62,52 +62,68 @@ func (v *verb) runRego(ctx context.Context, modules modules, folders []string, p
 	if err != nil {
 		return nil, report.Coverage, fmt.Errorf("removing facts of Rego tests: %w", err)
 	}
-	return append(results, warnings...), report.Coverage, nil
+	return slices.Concat(results, left, warnings), report.Coverage, nil
 }
 
-// regoInputs returns the inputs of the modules that rules can have: they compile with what they import.
+// regoInputs returns the inputs of the modules that rules can have: they compile with what they import. left are warnings about modules
+// whose imports are not known.
 func (m modules) regoInputs(
 	ctx context.Context, files regoFiles, given []moduletest.Input, results []result, policies imports.Policies,
-) ([]testInput, error) {
+) (inputs []testInput, left []result, err error) {
 	known, err := files.policies(policies)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	linked := map[string]*spec.Custom{} // nil for a module that no rule can have
-	var inputs []testInput
+	linked := map[string]*spec.Custom{} // nil for a module that is left out
 	for _, one := range given {
-		if _, seen := linked[one.File]; !seen {
-			if linked[one.File], err = m.link(ctx, known[one.File], known); err != nil {
-				return nil, fmt.Errorf("%s: %w", one.File, err)
-			}
-		}
 		at := slices.IndexFunc(results, func(test result) bool { return test.Suite+"."+test.Name == one.Test })
-		if linked[one.File] == nil || at < 0 {
+		policy := known[one.File]
+		if policy == nil || imports.IsLibrary(policy) || at < 0 {
 			continue
 		}
-		inputs = append(inputs, testInput{
-			Input: observation.Input{Module: spec.Module{Custom: linked[one.File]}, Document: one.Document}, about: one.File, test: results[at],
-		})
+		made := testInput{about: one.File, test: results[at]}
+		if _, seen := linked[one.File]; !seen {
+			linked[one.File] = nil
+			source, err := known.Source(policy)
+			if err != nil {
+				left = append(left, made.warning(notLinked(err)))
+				continue
+			}
+			if linked[one.File], err = m.custom(ctx, source, policy.Spec.Parameters); err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", one.File, err)
+			}
+		}
+		if custom := linked[one.File]; custom != nil {
+			made.Input = observation.Input{Module: spec.Module{Custom: custom}, Document: one.Document}
+			inputs = append(inputs, made)
+		}
 	}
-	return inputs, nil
+	return inputs, left, nil
 }
 
-// link returns the module of a policy with what it imports; nil if no rule can have it, which verify reports.
-func (m modules) link(ctx context.Context, policy *appsv1alpha1.PodTransitionPolicy, known imports.Policies) (*spec.Custom, error) {
-	if policy == nil || imports.IsLibrary(policy) {
-		return nil, nil
+// notLinked returns the warning about a module whose imports are wrong.
+func notLinked(err error) string {
+	why := err.Error()
+	if missing := (*imports.NotFoundError)(nil); errors.As(err, &missing) {
+		why = fmt.Sprintf("no library, data file or PodTransitionPolicy in the folders is %q", missing.Name)
 	}
-	source, err := known.Source(policy)
-	if err != nil {
-		return nil, nil //nolint:nilerr // verify reports it
-	}
+	return fmt.Sprintf("facts are not removed: %s [absent-facts-cut]", why)
+}
+
+// custom returns a module with what it imports; nil if no rule can have it, which verify reports.
+func (m modules) custom(ctx context.Context, source string, declared *appsv1alpha1.PolicyParameters) (*spec.Custom, error) {
 	made := &spec.Custom{Source: source, Parameters: json.RawMessage("{}")}
-	if schema, errs := parameters.Parse(policy.Spec.Parameters, nil); len(errs) == 0 && policy.Spec.Parameters != nil {
+	if declared != nil {
+		schema, errs := parameters.Parse(declared, nil)
+		if len(errs) > 0 {
+			return nil, nil
+		}
+		var err error
 		if made.ParametersSchema, err = schema.JSONSchema(); err != nil {
 			return nil, err
 		}
 	}
-	_, err = m.engine.Inspect(ctx, opa.Source{Module: source, ParametersSchema: made.ParametersSchema})
+	_, err := m.engine.Inspect(ctx, opa.Source{Module: source, ParametersSchema: made.ParametersSchema})
 	if errors.As(err, new(*opa.CompileError)) {
 		return nil, nil
 	}
