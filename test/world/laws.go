@@ -129,7 +129,6 @@ type revision struct {
 
 // podFacts are what laws remember of a pod, by UID.
 type podFacts struct {
-	key       string // namespace and name
 	created   time.Time
 	templated bool      // it was created with the control label
 	labelled  time.Time // since when it has the control label
@@ -412,8 +411,8 @@ func (l *laws) rememberRequest(write apiserver.Write) {
 	}
 	pod, ok := l.mirror.get("pods", write.Namespace, write.Name).(*corev1.Pod)
 	if !ok && !isController(write.User) { // the request has waited, and others have removed the pod meanwhile
-		for _, facts := range l.pods {
-			if facts.key == write.Namespace+"/"+write.Name {
+		for uid, facts := range l.pods {
+			if strings.Contains(write.Message, uid) {
 				facts.debt = time.Time{}
 			}
 		}
@@ -473,7 +472,7 @@ func (l *laws) object(resource, namespace, name string) runtime.Object {
 func (l *laws) facts(pod *corev1.Pod) *podFacts {
 	known, ok := l.pods[string(pod.UID)]
 	if !ok {
-		known = &podFacts{key: pod.Namespace + "/" + pod.Name, created: time.Now()}
+		known = &podFacts{created: time.Now()}
 		l.pods[string(pod.UID)] = known
 	}
 	return known
