@@ -10,11 +10,15 @@ import (
 
 func TestProblemsHaveAHint(t *testing.T) {
 	for source, want := range map[string]string{
-		`allow if http.send({}).status_code == 200`: "undefined function http.send; rules may not call this builtin of OPA: rules reach no network; write a webhook rule",
-		`allow if time.now_ns() > 3`:                "undefined function time.now_ns; rules may not call this builtin of OPA: the engine has to know which rules depend on the time; use input.now (docs/builtins.md)",
-		`allow { input.pod.ready }`:                 "`if` keyword is required before rule body; this is the syntax of OPA v0, which opa fmt --v0-v1 rewrites",
-		`violation[{"msg": msg}] { msg := "no" }`:   "this is the syntax of OPA v0, which opa fmt --v0-v1 rewrites",
-		`allow if input.counts.available + "5" > 3`: "have: (number, string, ???), want: (number, number, number)",
+		`allow if http.send({}).status_code == 200`:                 "undefined function http.send; rules may not call this builtin of OPA: rules reach no network; write a webhook rule",
+		`allow if time.now_ns() > 3`:                                "undefined function time.now_ns; rules may not call this builtin of OPA: the engine has to know which rules depend on the time; use input.now (docs/builtins.md)",
+		`allow { input.pod.ready }`:                                 "`if` keyword is required before rule body; this is the syntax of OPA v0, which opa fmt --v0-v1 rewrites",
+		`violation[{"msg": msg}] { msg := "no" }`:                   "this is the syntax of OPA v0, which opa fmt --v0-v1 rewrites",
+		`allow if input.pod.labels.app.kubernetes.io/name == "web"`: `is written in brackets: input.pod.labels["app.kubernetes.io/name"]`,
+		`allow if { l := input.pod.labels; l.my-team == "shop" }`:   `is written in brackets: l["my-team"]`,
+		`allow if input.parameters.max-age > 3`:                     `is written in brackets: input.parameters["max-age"]`,
+		`allow if input.pod.conditions.example.com/warm.status`:     `is written in brackets: input.pod.conditions["example.com/warm`,
+		`allow if input.counts.available + "5" > 3`:                 "have: (number, string, ???), want: (number, number, number)",
 	} {
 		t.Run(source, func(t *testing.T) {
 			_, err := newEngine(t, opa.Options{}).Inspect(t.Context(), opa.Source{Module: "package rule\n\n" + source + "\n"})
@@ -22,6 +26,14 @@ func TestProblemsHaveAHint(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+// TestASubtractionHasNoHint shows that an unsafe variable is no part of a key where spaces are around the operator.
+func TestASubtractionHasNoHint(t *testing.T) {
+	_, err := newEngine(t, opa.Options{}).Inspect(t.Context(), opa.Source{Module: "package rule\n\nallow if input.now - since > 3\n"})
+	if err == nil || strings.Contains(err.Error(), "brackets") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -120,13 +120,28 @@ func hint(err *ast.Error) string {
 			return known.hint
 		}
 	}
-	if err.Location != nil && strings.HasSuffix(err.Message, "is unsafe") && plainKey().Match(err.Location.Text) {
-		return `; a key with "/" or "-" is written in brackets: labels["app.kubernetes.io/name"]`
+	if name, ok := strings.CutSuffix(strings.TrimPrefix(err.Message, "var "), " is unsafe"); ok && err.Location != nil {
+		return keyHint(string(err.Location.Text), name)
 	}
 	return ""
 }
 
-// plainKey matches a label or annotation key that is written after a dot, and is no name in Rego.
-func plainKey() *regexp.Regexp { return regexp.MustCompile(`(labels|annotations)(\.\w+)+\s*[-/]`) }
+// keyHint returns how to write a key that ends with a name in an expression: after a dot, "-" and "/" are operators.
+func keyHint(expression, name string) string {
+	written := regexp.MustCompile(`\w[\w.]*(?:[-/][\w.]+)*?[-/]` + regexp.QuoteMeta(name) + `\b(?:[-/.]\w+)*`).FindString(expression)
+	object, key, ok := strings.Cut(written, ".")
+	for _, known := range []string{"labels", "annotations", "conditions", "parameters", "requests", "limits"} {
+		if at := strings.LastIndex(written, "."+known+"."); at >= 0 {
+			at += len(known) + 1
+			object, key = written[:at], written[at+1:]
+		} else if rest, isFirst := strings.CutPrefix(written, known+"."); isFirst {
+			object, key = known, rest
+		}
+	}
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf(`; a key with "/" or "-" is written in brackets: %s[%q]`, object, key)
+}
 
 const v0Hint = "; this is the syntax of OPA v0, which opa fmt --v0-v1 rewrites"
