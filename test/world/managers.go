@@ -364,7 +364,7 @@ func (m *managers) finish(n int, kill bool) {
 	})
 }
 
-// endingCache is the cache of a manager. controller-runtime waits in a loop without a pause for the cache of a manager that ends before
+// endingCache is the cache of a manager. controller-runtime waits in a loop without a pause for the cache when a manager ends before
 // its cache is filled: time would stand still. PodOps leaves such a manager after a while, in which it does nothing else, so its
 // connections are cut here, and the wait ends with them.
 type endingCache struct {

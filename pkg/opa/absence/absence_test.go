@@ -21,7 +21,7 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
-// TestFind runs the module of each row of docs/absent-facts.md. A module that is right has no finding in parts of inputs either.
+// TestFind runs each row of docs/absent-facts.md. A module that is right has no finding in partial inputs either.
 func TestFind(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/absent-facts.md")
 	if err != nil {

@@ -208,7 +208,7 @@ func (s *search) draw() facts {
 	return drawn
 }
 
-// satisfy gives facts the values with which they are compared. Each of several rules may have a value of its own.
+// satisfy gives facts the values with which they are compared. Another rule may compare with another value.
 func (s *search) satisfy(drawn *facts, body []vet.Equality) {
 	for _, equality := range body {
 		switch path := strings.Join(equality.Path, "."); path {

@@ -149,7 +149,7 @@ func completed(document, usual map[string]any) map[string]any {
 	return whole
 }
 
-// withFields returns a value with the fields of another that it does not have. The first item of a list is the other of each item.
+// withFields returns a value with the fields that only another has. Each list item is completed from the first item in the other list.
 func withFields(value, other any) any {
 	switch other := other.(type) {
 	case map[string]any:

@@ -9,7 +9,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/topdown"
 )
 
-// maxInputs bounds the inputs of a module, and maxInputBytes the size of one of them, which are kept.
+// maxInputs bounds the inputs that are kept for a module, and maxInputBytes the size of each.
 const maxInputs, maxInputBytes = 100, 1 << 20
 
 // Input is an input of a module in a test.
@@ -29,7 +29,7 @@ type Input struct {
 type inputTracer struct {
 	*cover.Cover
 
-	// files are the files of modules by package; empty for packages of tests only.
+	// files are module files by package; empty for a package that only tests have.
 	files map[string]string
 
 	test   string
@@ -57,7 +57,7 @@ func newInputTracer(modules map[string]*ast.Module) *inputTracer {
 	return made
 }
 
-// TraceEvent implements topdown.QueryTracer. OPA has an event of the index for each read of a rule, also if no rule matches the input.
+// TraceEvent implements topdown.QueryTracer. OPA reports each index lookup, also if no rule matches the input.
 func (t *inputTracer) TraceEvent(event topdown.Event) {
 	t.Cover.TraceEvent(event)
 	if event.Op != topdown.IndexOp || event.Ref == nil {
@@ -87,7 +87,7 @@ func isObject(input *ast.Term) bool {
 	return ok
 }
 
-// keep keeps an input of the module of a file.
+// keep keeps an input for the module in a file.
 func (t *inputTracer) keep(file string, input *ast.Term) {
 	if t.seen[seenInput{file: file, term: input}] || t.kept[file] >= maxInputs {
 		return

@@ -61,7 +61,7 @@ type Report struct {
 	Results  []Result
 	Coverage Coverage
 
-	// Inputs are the inputs of modules in the tests, sorted by test; at most 100 a module, of at most 1 MiB.
+	// Inputs are module inputs, sorted by test; at most 100 for each module, each at most 1 MiB.
 	Inputs []Input
 }
 

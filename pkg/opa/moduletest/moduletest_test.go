@@ -112,7 +112,7 @@ func TestTwoModulesOfOnePackage(t *testing.T) {
 	}
 }
 
-// TestInputs shows the inputs of a module in its tests: also one for which no rule of the module matches, and one that is changed below.
+// TestInputs shows which inputs are kept: also one that no rule matches, and one that is changed below.
 func TestInputs(t *testing.T) {
 	const given = `package rule.approved_test
 

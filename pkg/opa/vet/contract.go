@@ -116,7 +116,7 @@ func isShared(ref ast.Ref) bool {
 	return len(ref) > 2 && ref[0].Equal(ast.DefaultRootDocument) && (ref[1].Equal(ast.StringTerm("lib")) || ref[1].Equal(ast.StringTerm("config")))
 }
 
-// sharedName returns the name of the PodTransitionPolicy of a reference that is shared; empty for one that is computed.
+// sharedName returns the PodTransitionPolicy that a shared reference names; empty for a computed name.
 func sharedName(ref ast.Ref) string {
 	name, _ := ref[2].Value.(ast.String)
 	return string(name)

@@ -91,10 +91,6 @@ func constantName(term *ast.Term) string {
 		return "a constant text"
 	case ast.Number:
 		return "a constant number"
-	case ast.Ref: // set() is a call, as a term
-		if value.String() == "set()" {
-			return "an empty set"
-		}
 	case ast.Set:
 		if value.Len() == 0 {
 			return "an empty set"
@@ -131,7 +127,7 @@ func (s *scope) messageReads(rule *ast.Rule) []Problem {
 	return found
 }
 
-// readsIn returns the reads of the input in parts of a rule.
+// readsIn returns the input values that rule parts read.
 func (s *scope) readsIn(parts []any) []InputRead {
 	reads := &ruleReads{found: s.reads.found, rule: s.reads.rule, names: s.reads.names}
 	for _, part := range parts {

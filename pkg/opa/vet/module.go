@@ -46,7 +46,7 @@ func Read(source string, capabilities *ast.Capabilities) (map[string]*ast.Module
 
 // Imports are the PodTransitionPolicies that a module refers to.
 type Imports struct {
-	// Library is the name of the policy that the module is the library of; empty for any other module.
+	// Library is the policy whose library the module is; empty for any other module.
 	Library string
 
 	// Names are the policies of its references to data.lib.<name> and data.config.<name>, sorted.

@@ -60,7 +60,7 @@ func variableFact(ref ast.Ref) (fact string, ok bool) {
 	return ref[1:].String(), name == "labels" || name == "annotations"
 }
 
-// isOptionalEntry reports whether a reference is to an entry of a map of labels or annotations, or below one.
+// isOptionalEntry reports whether a reference is to a label or an annotation, or below one.
 func isOptionalEntry(ref ast.Ref) bool {
 	read, ok := (&ruleReads{}).resolve(ref)
 	return ok && len(read.Path) > 2 && isOptionalPath(read.Path[:3])

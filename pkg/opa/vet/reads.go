@@ -18,7 +18,7 @@ type InputRead struct {
 	// IsProvided reports that the module has a value for the absence of the last key here, or tests whether it is absent.
 	IsProvided bool
 
-	// IsIterated reports that the module reads the items one after the other, and that the reads of an item are reads of their own.
+	// IsIterated reports that the module reads the items one after the other; what it reads below an item is another InputRead.
 	IsIterated bool
 }
 
@@ -32,10 +32,10 @@ type Place struct {
 type Reads struct {
 	Input []InputRead
 
-	// Others are reads of values whose place in the input is not known, such as of the arguments of functions.
+	// Others are reads whose place in the input is not known, such as those below function arguments.
 	Others []InputRead
 
-	// Bodies are the comparisons with constant strings, by rule: a condition of a rule may hold only with all of them.
+	// Bodies are the comparisons with constant strings, by rule: its conditions may hold only with all of them.
 	Bodies [][]Equality
 
 	// Strings are the constant strings, which are keys where a key is computed, with the first place of each.
@@ -78,14 +78,14 @@ type ruleReads struct {
 	found *Reads
 	rule  *ast.Rule
 
-	// names are the local names of values of the input.
+	// names are local names for input values.
 	names map[ast.Var]InputRead
 
 	// reads are all reads; tested are the references that a body tests alone, and negated references that it negates alone.
 	reads, tested, negated []InputRead
 }
 
-// newRuleReads returns the local names of values of the input in a rule.
+// newRuleReads returns the reads in a rule with its local names, before any is collected.
 func newRuleReads(module *ast.Module, rule *ast.Rule, found *Reads) *ruleReads {
 	made := &ruleReads{found: found, rule: rule, names: map[ast.Var]InputRead{}}
 	for _, one := range module.Imports {
@@ -97,7 +97,7 @@ func newRuleReads(module *ast.Module, rule *ast.Rule, found *Reads) *ruleReads {
 	return made
 }
 
-// nameValues finds the local names, twice, since a name may be that of a part of another.
+// nameValues finds the local names, twice, since a name may stand for a part that another names.
 func (r *ruleReads) nameValues() {
 	for range 2 {
 		ast.NewGenericVisitor(func(node any) bool {
@@ -185,7 +185,7 @@ func (r InputRead) below(key string, at *ast.Location) InputRead {
 	return r
 }
 
-// collect adds the reads of the rule. The value of a rule that has a default is provided.
+// collect adds what the rule reads. Where it has a default, its value is provided.
 func (r *ruleReads) collect(hasDefault bool) {
 	if value := r.rule.Head.Value; hasDefault && value != nil {
 		if read, ok := r.inputValue(value); ok {
@@ -213,7 +213,7 @@ func (r *ruleReads) equalities() []Equality {
 	return found
 }
 
-// visit adds the reads of a part of the rule.
+// visit adds what a rule part reads.
 func (r *ruleReads) visit(part any) {
 	ast.NewGenericVisitor(func(node any) bool {
 		switch node := node.(type) {
@@ -265,7 +265,7 @@ func (r *ruleReads) visitExpr(expr *ast.Expr) bool {
 	return true
 }
 
-// visitItems adds the read of the items of a term.
+// visitItems adds the read of each item in a term.
 func (r *ruleReads) visitItems(of *ast.Term) {
 	read, ok := r.inputValue(of)
 	if !ok {
@@ -344,7 +344,7 @@ func (r *ruleReads) visitTerm(term *ast.Term) bool {
 	return false
 }
 
-// visitKeys adds the reads of the computed keys of a reference, and of the call at its head.
+// visitKeys adds what computed keys in a reference read, and the call at its head.
 func (r *ruleReads) visitKeys(term *ast.Term) {
 	ref, ok := term.Value.(ast.Ref)
 	if !ok {

@@ -11,15 +11,15 @@ const maxNames = 4
 
 // scope are the names that the terms of a rule may have.
 type scope struct {
-	// reads has the names of values of the input.
+	// reads has the names that input values have.
 	reads *ruleReads
 
-	// locals are the terms that the body gives a name, and rules those of rules without a condition; of functions, too.
+	// locals are the terms that the body gives a name, and rules the values that rules and functions without a condition have.
 	locals map[ast.Var]*ast.Term
 	rules  map[string]*ast.Term
 }
 
-// constantRules returns the values of the rules of a module, and of its functions, that have one definition without a condition.
+// constantRules returns the values that rules and functions have by one definition without a condition.
 func constantRules(module *ast.Module) map[string]*ast.Term {
 	values, definitions := map[string]*ast.Term{}, map[string]int{}
 	for _, rule := range module.Rules {
@@ -58,7 +58,7 @@ func assigned(expr *ast.Expr) (name ast.Var, value *ast.Term, ok bool) {
 	return name, expr.Operand(1), ok
 }
 
-// value follows names of constants, of calls and of calls of functions to what they are.
+// value follows the names that constants, calls and functions have.
 func (s *scope) value(term *ast.Term) *ast.Term {
 	for range maxNames {
 		next := (*ast.Term)(nil)
@@ -78,7 +78,7 @@ func (s *scope) value(term *ast.Term) *ast.Term {
 	return term
 }
 
-// isOptional reports whether a term is an entry of a map of labels or annotations, and such.
+// isOptional reports whether a term is a label or an annotation.
 func (s *scope) isOptional(term *ast.Term) bool {
 	if call, ok := term.Value.(ast.Call); ok && call[0].String() == "object.get" && len(call) > 3 {
 		if read, ok := s.reads.inputValue(call[1]); ok {
@@ -89,12 +89,12 @@ func (s *scope) isOptional(term *ast.Term) bool {
 	return ok && isOptionalPath(read.Path)
 }
 
-// isOptionalPath reports whether a path is that of an entry of a map of labels or annotations.
+// isOptionalPath reports whether a path leads to a label or an annotation.
 func isOptionalPath(path []string) bool {
 	return len(path) == 3 && slices.Contains([]string{"pod.labels", "pod.annotations", "namespace.labels", "node.labels"}, path[0]+"."+path[1])
 }
 
-// isNumber reports whether a term is a number: a constant, a result of arithmetic, or a number of the input.
+// isNumber reports whether a term is a number: a constant, an arithmetic result, or a number in the input.
 func (s *scope) isNumber(term *ast.Term) bool {
 	switch value := s.value(term).Value.(type) {
 	case ast.Number:

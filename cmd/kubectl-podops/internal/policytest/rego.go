@@ -41,7 +41,7 @@ func (v *verb) runRego(ctx context.Context, modules modules, folders []string, p
 	if err != nil || len(files.modules) == 0 {
 		return nil, moduletest.Coverage{Percent: 100}, err
 	}
-	// The names of results have a slash before the test, and those of Rego a dot.
+	// Result names have a slash before the test, and Rego names a dot.
 	report, err := moduletest.Run(ctx, files.modules, files.data, strings.ReplaceAll(v.filter, "/", "[/.]"))
 	if err != nil {
 		return nil, report.Coverage, err

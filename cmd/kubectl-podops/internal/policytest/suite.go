@@ -224,8 +224,8 @@ func (s suite) objects(documents []manifests.Document, test testCase, now time.T
 	return objects, test.addWorkloads(&objects, counts, templates, now)
 }
 
-// addFiles adds the objects of files. As with eval, each of their pods waits, if it may, and has begun before the others: the pods of the
-// test are so many.
+// addFiles adds the objects in files. As with eval, their pods wait, if they may, and have begun before the test's own pods: others is
+// how many these are.
 func (t testCase) addFiles(objects *offline.Objects, documents []manifests.Document, others int, now time.Time) error {
 	place := -others
 	for _, document := range documents {
