@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -73,7 +74,53 @@ func (f Finding) String() string {
 	if f.IsParameter() {
 		other = "another value"
 	}
-	return fmt.Sprintf("a pod passes %s %s, as with the value %q; with %s it waits%s", f.Form, f.Fact, f.Permitted, other, with)
+	if f.Form == Zero {
+		other = "a time just now"
+	}
+	return fmt.Sprintf("a pod passes %s %s, as with the value %s; with %s it waits%s", f.Form, f.Fact, shown(f.Permitted), other, with)
+}
+
+// maxShown bounds a value in a message, in bytes.
+const maxShown = 200
+
+// shown returns a value as it is written in a message: JSON as it is, and other text with quotes.
+func shown(value string) string {
+	if len(value) > maxShown {
+		value = strings.ToValidUTF8(value[:maxShown], "") + "..."
+	}
+	if strings.HasPrefix(value, "[") || strings.HasPrefix(value, "{") {
+		return value
+	}
+	return strconv.Quote(value)
+}
+
+// The IDs of findings.
+const (
+	FactID      = "absent-fact-permits"
+	TimeID      = "absent-time-permits"
+	ParameterID = "absent-parameter-permits"
+)
+
+// ID returns the finding ID, by the kind of its fact.
+func (f Finding) ID() string {
+	switch {
+	case f.IsParameter():
+		return ParameterID
+	case f.Form == Zero:
+		return TimeID
+	default:
+		return FactID
+	}
+}
+
+// Fix returns what an author does about findings with an ID.
+func Fix(id string) string {
+	fix := map[string]string{
+		FactID:      "Negate a rule of your own (docs/policies.md#common-mistakes)",
+		TimeID:      "Test input.pod.ready or input.pod.available, too",
+		ParameterID: "Require the parameter, or give it a default in spec.parameters",
+	}
+	return fix[id] + ", or state that it is meant: # podops: absent=permits"
 }
 
 // IsParameter reports whether the fact is a parameter that rules need not set.
@@ -147,7 +194,7 @@ func newSearch(ctx context.Context, engine *opa.Engine, custom spec.Custom, docu
 	if err != nil {
 		return nil, err
 	}
-	parameters, neverEmpty, err := optionalParameters(custom.ParametersSchema)
+	parameters, shapes, err := optionalParameters(custom.ParametersSchema)
 	if err != nil {
 		return nil, err
 	}
@@ -155,6 +202,7 @@ func newSearch(ctx context.Context, engine *opa.Engine, custom spec.Custom, docu
 	for _, read := range inspected.Parameters.Required {
 		places[read.Name] = vet.Place{Row: read.Row, Column: read.Column}
 	}
+	shapes[ruleConditions()] = &shape{Type: "array", Items: &shape{Type: "string"}}
 	parameters = slices.DeleteFunc(parameters, func(f fact) bool { _, isRead := places[f.parameter()]; return !isRead })
 	read := newReads(constants.Reads, parameters, distinct(given, inputKeys(documents)))
 	for _, one := range parameters {
@@ -164,7 +212,7 @@ func newSearch(ctx context.Context, engine *opa.Engine, custom spec.Custom, docu
 	return &search{
 		engine: engine, module: spec.Module{Kind: rule.KindRego, Stage: appsv1alpha1.StagePreCheck, Enforcement: appsv1alpha1.EnforcementEnforce, Custom: &custom},
 		facts: read.facts[:min(len(read.facts), maxFacts)], isCut: len(read.facts) > maxFacts, reads: read,
-		neverEmpty: neverEmpty, values: newValues(constants, custom.Source, named),
+		shapes: shapes, values: newValues(constants, custom.Source, named),
 		random: rand.New(rand.NewPCG(1, 2)), found: map[fact]Finding{}, comparesWithEmpty: slices.Contains(named, ""),
 		cordons: strings.Contains(custom.Source, "unschedulable"),
 	}, nil
@@ -187,8 +235,8 @@ type search struct {
 	// cordons is true for a module that reads input.node.unschedulable.
 	cordons bool
 
-	// neverEmpty is true for parameters that the schema does not allow to be empty.
-	neverEmpty map[fact]bool
+	// shapes are the schemas of the optional parameters.
+	shapes map[fact]*shape
 
 	// comparesWithEmpty is true for a module that names the empty text.
 	comparesWithEmpty bool
@@ -233,6 +281,9 @@ func (s *search) replace(ctx context.Context, drawn facts, removed fact, by Form
 	} else {
 		found.With = s.smallest(ctx, without, removed).without(removed).described()
 	}
+	if by == Zero {
+		found.Permitted = "30 days ago"
+	}
 	found.Place = s.reads.places[removed]
 	s.found[removed] = found
 	return nil
@@ -241,6 +292,12 @@ func (s *search) replace(ctx context.Context, drawn facts, removed fact, by Form
 // opens reports whether a pod that passes without a fact waits with an unknown value, and passes with a known one,
 // which is returned.
 func (s *search) opens(ctx context.Context, without facts, removed fact) (value string, opens bool) {
+	// An absent text that passes as the least one does counts as an early one.
+	if s.values.ordersTexts && removed.encoding == asString {
+		if permits, err := s.verdict(ctx, without.with(removed, leastText)); permits && err == nil {
+			return "", false
+		}
+	}
 	if !slices.ContainsFunc(s.unknown(removed, without), func(group []string) bool {
 		return !slices.ContainsFunc(group, func(value string) bool { return !s.waits(ctx, without.with(removed, value)) })
 	}) {

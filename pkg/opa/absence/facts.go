@@ -25,14 +25,13 @@ const (
 	asString    encoding = ""
 	asCondition encoding = "condition"
 	asQuantity  encoding = "quantity"
-	asNumber    encoding = "number"
-	asList      encoding = "list" // of strings; its value is JSON
-	asMap       encoding = "map"  // of strings; its value is JSON
+	asTime      encoding = "time" // nanoseconds; 0 is no time
+	asJSON      encoding = "JSON" // of a parameter, or a list
 )
 
 // String returns the path of the fact in the input.
 func (f fact) String() string {
-	if f.isField() || f.isParameter() {
+	if f.isField() || f.isParameter() || f == ruleConditions() {
 		return "input." + f.object + "." + f.key
 	}
 	return fmt.Sprintf("input.%s[%q]", f.object, f.key)
@@ -61,8 +60,14 @@ func fields() []fact {
 		at := strings.LastIndex(path, ".")
 		found = append(found, fact{object: path[:at], key: path[at+1:]})
 	}
+	for _, key := range []string{"available_since", "ready_since", "started"} {
+		found = append(found, fact{"pod", key, asTime})
+	}
 	return found
 }
+
+// ruleConditions is the fact which operation types the rule is for; all without it.
+func ruleConditions() fact { return fact{"rule", "conditions", asJSON} }
 
 // Form is how a pod lacks a fact, as a preposition before it.
 type Form string
@@ -72,6 +77,7 @@ const (
 	Absent    Form = "without"
 	Empty     Form = "with an empty"
 	Malformed Form = "with a malformed" // of another type than the builtins read that the module calls
+	Zero      Form = "with 0 as"        // a time, while the pod does not serve
 )
 
 // forms returns how a pod may lack the fact. An author who compares with the empty text means that it may be empty. A rule cannot set
@@ -81,7 +87,10 @@ func (s *search) forms(f fact) []Form {
 	if !f.isField() && !s.reads.isProvided[f] {
 		forms = append(forms, Absent)
 	}
-	if f.encoding == asString && !s.comparesWithEmpty && !s.neverEmpty[f] {
+	if f.encoding == asTime && !s.reads.isProvided[f] {
+		forms = append(forms, Zero)
+	}
+	if f.encoding == asString && !s.comparesWithEmpty && (s.shapes[f] == nil || s.shapes[f].MinLength == 0) {
 		forms = append(forms, Empty)
 	}
 	if f.encoding == asString && !f.isParameter() && s.values.malformed != "" {
@@ -108,6 +117,9 @@ type facts struct {
 	cordoned  bool
 	others    int
 
+	// isDown is true for a pod that is neither ready nor available.
+	isDown bool
+
 	// given is the input that the optional facts are those of, if it was not made here.
 	given *given
 }
@@ -119,6 +131,9 @@ func (s *search) replaced(f facts, one fact, by Form) facts {
 		return f.with(one, "")
 	case Malformed:
 		return f.with(one, s.values.malformed)
+	case Zero:
+		f.isDown = true
+		return f.with(one, "0")
 	default:
 		return f.without(one)
 	}
@@ -235,10 +250,17 @@ func (s *search) satisfy(drawn *facts, body []vet.Equality) {
 
 // optionalValue returns a random value of an optional fact.
 func (s *search) optionalValue(of fact) string {
-	if of.encoding == asString || of.encoding == asCondition || of.encoding == asQuantity {
+	group := pick(s, s.unknown(of, facts{})...)
+	unknown := pick(s, group...)
+	switch {
+	case of.encoding != asJSON && of.encoding != asTime:
 		return s.value(unknown)
+	case of.encoding == asTime && s.random.IntN(2) == 0:
+		return unknown
+	default:
+		known := s.known(of, facts{})
+		return pick(s, pick(s, known...), known[len(known)-1])
 	}
-	return pick(s, s.known(of, facts{})...)
 }
 
 // value returns a value that the module names, or the other one.

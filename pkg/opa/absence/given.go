@@ -98,7 +98,12 @@ func (s *search) read(ctx context.Context, documents []map[string]any, at []int)
 		if err != nil {
 			return nil, fmt.Errorf("completing an input: %w", err)
 		}
-		one := &given{index: at[i], text: text, optional: read(whole, s.facts)}
+		one := &given{index: at[i], text: text, optional: read(whole, s.facts), now: now}
+		if number, ok := whole["now"].(json.Number); ok {
+			if nanoseconds, err := number.Int64(); err == nil {
+				one.now = nanoseconds
+			}
+		}
 		from := facts{optional: one.optional, given: one}
 		permits, err := s.permits(ctx, from)
 		if err != nil {
@@ -182,6 +187,9 @@ type given struct {
 	index    int
 	text     json.RawMessage
 	optional map[fact]string
+
+	// now is its time, in nanoseconds.
+	now int64
 }
 
 // removed returns the optional facts that the input has, and the facts do not have.

@@ -80,6 +80,17 @@ func TestFindIn(t *testing.T) {
 			inputs:     []string{`{"tier": "silver"}`, `{"tier": "gold"}`},
 			parameters: `{"tier": "gold"}`, schema: `{"type": "object", "properties": {"tier": {"type": "string"}}, "required": ["tier"]}`,
 		},
+		"a time that is 0": {
+			module: `deny contains "x" if input.now - input.pod.available_since < 300000000000`,
+			inputs: []string{`{}`},
+			want:   []absence.Finding{{Fact: "input.pod.available_since", Form: absence.Zero, Permitted: "30 days ago"}},
+		},
+		"a list of numbers": {
+			module:     `deny contains "x" if not time.clock(input.now)[0] in input.parameters.hours`,
+			inputs:     []string{`{}`},
+			parameters: `{"hours": [7, 8]}`, schema: `{"type": "object", "properties": {"hours": {"type": "array", "items": {"type": "integer"}}}}`,
+			want: []absence.Finding{{Fact: "input.parameters.hours", Form: absence.Absent, Permitted: "[10]"}},
+		},
 		"a comment": {
 			module: "# podops: absent=permits\n" + `deny contains "x" if input.pod.labels.tier != "gold"`,
 			inputs: []string{`{"tier": "silver"}`},
@@ -95,7 +106,7 @@ func TestFindIn(t *testing.T) {
 					"pod": {
 						"name": "web-0", "namespace": "shop", "uid": "web-0", "labels": %s, "annotations": {},
 						"owner": {"kind": "Deployment", "name": "web", "uid": "web"}, "revision": {"current": "1", "state": "Newest"},
-						"node": "node-1", "created": 1, "ready": true, "available": true, "available_since": 1, "permitted": false, "skip_rules": []
+						"node": "node-1", "created": 1, "ready": true, "available": true, "available_since": 1767607140000000000, "permitted": false, "skip_rules": []
 					},
 					"pods": [], "permits": [], "counts": {"selected": 1, "desired": 1, "available": 1, "reserved": 0},
 					"namespace": {"name": "shop", "labels": {}},

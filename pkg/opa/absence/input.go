@@ -22,8 +22,11 @@ func (s *search) input(from facts) (json.RawMessage, error) {
 		before = from.given.optional
 	}
 	for _, one := range s.facts {
-		object := entries(document, one.object)
 		value, present := from.optional[one]
+		if present {
+			extend(document, one.object)
+		}
+		object := entries(document, one.object)
 		had, known := before[one]
 		switch {
 		case object == nil || present && known && value == had:
@@ -32,6 +35,10 @@ func (s *search) input(from facts) (json.RawMessage, error) {
 		case !one.isField():
 			delete(object, one.key)
 		}
+	}
+	apply(document)
+	if pod := entries(document, "pod"); from.isDown && pod != nil {
+		pod["ready"], pod["available"] = false, false
 	}
 	return json.Marshal(document)
 }
@@ -61,23 +68,59 @@ func (s *search) document(from facts) (map[string]any, error) {
 			"name": "node-1", "labels": map[string]any{}, "zone": "zone-1", "unschedulable": from.cordoned, "conditions": map[string]any{},
 		},
 		"counts":  map[string]any{"selected": from.others + 1, "desired": from.others + 1, "available": from.others, "reserved": 0},
-		"permits": []any{}, "rule": map[string]any{"name": "rule", "stage": "PreCheck", "enforcement": "Enforce", "conditions": []string{}},
+		"permits": []any{}, "rule": map[string]any{"name": "rule", "stage": "PreCheck", "enforcement": "Enforce"},
 	}, nil
+}
+
+// apply makes the rule in a document one that is for its pod: the engine evaluates no other.
+func apply(document map[string]any) {
+	rule, labels := entries(document, "rule"), entries(document, "pod.labels")
+	if conditions, ok := rule["conditions"].(json.RawMessage); ok {
+		var types []any
+		if err := json.Unmarshal(conditions, &types); err == nil {
+			rule["conditions"] = append(types, entries(document, "operation")["type"])
+		}
+	}
+	for key, value := range entries(document, "rule.filter.matchLabels") {
+		if _, present := labels[key]; !present && labels != nil {
+			labels[key] = value
+		}
+	}
+}
+
+// extend adds the objects on a path of fields that a document does not have.
+func extend(document map[string]any, path string) {
+	for _, name := range strings.Split(path, ".") {
+		below, present := document[name]
+		if !present && !strings.Contains(path, "[") {
+			below = map[string]any{}
+			document[name] = below
+		}
+		object, ok := below.(map[string]any)
+		if !ok {
+			return
+		}
+		document = object
+	}
 }
 
 func podDocument(from facts, name string) map[string]any {
 	created := now - from.age*1e9
+	since := created
+	if !from.available {
+		since = 0
+	}
 	return map[string]any{
 		"name": name, "namespace": from.namespace, "uid": name, "labels": map[string]any{}, "annotations": map[string]any{},
 		"owner":    map[string]any{"kind": from.owner, "name": "web", "uid": "web"},
 		"revision": map[string]any{"current": "1", "state": from.revision},
 		"node":     "node-1", "created": created, "ready": from.available, "available": from.available,
-		"available_since": created, "permitted": false, "skip_rules": []string{},
+		"available_since": since, "permitted": false, "skip_rules": []string{},
 		"images": []any{map[string]any{"container": "app", "registry": "docker.io", "repository": "library/web", "tag": "1.0.0", "digest": ""}},
 		"resources": []any{map[string]any{
 			"container": "app", "requests": map[string]any{}, "limits": map[string]any{},
 		}},
-		"restarts": 0, "conditions": map[string]any{}, "started": created, "ready_since": created,
+		"restarts": 0, "conditions": map[string]any{}, "started": created, "ready_since": since,
 	}
 }
 
@@ -92,7 +135,7 @@ func (f fact) document(value string) any {
 			number, value = 1<<30, "1Gi"
 		}
 		return map[string]any{"value": number, "text": value}
-	case asNumber, asList, asMap:
+	case asJSON, asTime:
 		return json.RawMessage(value)
 	default:
 		return value
@@ -103,14 +146,17 @@ func (f fact) document(value string) any {
 func read(document map[string]any, about []fact) map[fact]string {
 	found := map[fact]string{}
 	for _, one := range about {
-		switch value := entries(document, one.object)[one.key].(type) {
+		value, present := entries(document, one.object)[one.key]
+		if one.encoding == asJSON && present {
+			if encoded, err := json.Marshal(value); err == nil {
+				found[one] = string(encoded)
+			}
+			continue
+		}
+		switch value := value.(type) {
 		case string:
 			found[one] = value
-		case map[string]any: // a condition, a quantity or a map of strings
-			if encoded, err := json.Marshal(value); err == nil && one.encoding == asMap {
-				found[one] = string(encoded)
-				continue
-			}
+		case map[string]any: // a condition or a quantity
 			for _, field := range []string{"status", "text"} {
 				if text, ok := value[field].(string); ok {
 					found[one] = text
@@ -118,10 +164,6 @@ func read(document map[string]any, about []fact) map[fact]string {
 			}
 		case json.Number:
 			found[one] = value.String()
-		case []any:
-			if encoded, err := json.Marshal(value); err == nil {
-				found[one] = string(encoded)
-			}
 		}
 	}
 	return found

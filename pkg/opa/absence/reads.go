@@ -22,7 +22,7 @@ const (
 func objects() []string {
 	return []string{
 		"pod.labels", "pod.annotations", "namespace.labels", podConditions, podRequests, podLimits, "node.labels", "node.conditions",
-		"pods[0].labels", "pods[0].annotations",
+		"pods[0].labels", "pods[0].annotations", "rule.filter.matchLabels",
 	}
 }
 
@@ -62,7 +62,7 @@ func newReads(module vet.Reads, parameters []fact, given []string) reads {
 			}
 		}
 	}
-	for _, one := range fields() {
+	for _, one := range append(fields(), ruleConditions()) {
 		found.addField(one, module, keys)
 	}
 	maps.DeleteFunc(keys, func(key string, _ vet.Place) bool { return len(content.IsLabelKey(key)) > 0 })

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/podops-dev/podops/pkg/opa/vet"
@@ -23,15 +25,28 @@ type values struct {
 	// malformed is a value that these builtins cannot read, without an error; empty without such builtins.
 	malformed string
 
-	// parsesTime is true for a module that parses points in time.
-	parsesTime bool
+	// parsesTime is true for a module that parses points in time, and ordersTexts for one that compares texts by order.
+	parsesTime, ordersTexts bool
+
+	// numbers are the first numbers in the module.
+	numbers []string
 }
+
+// Values with which a pod passes or waits if their order decides. most is more than a point in time, in nanoseconds.
+const (
+	leastText       = "!"
+	least, most     = "0", "9000000000000000000"
+	earliest, later = "1970-01-01T00:00:00Z", "2199-01-01T00:00:00Z"
+)
 
 // newValues returns the values for a module with these strings.
 func newValues(constants vet.Constants, source string, named []string) values {
 	named = distinct(named, examples(named))
 	named = named[:min(len(named), maxValues)]
-	made := values{known: named, unknown: [][]string{{unknown}}, parsesTime: strings.Contains(source, "time.parse_rfc3339_ns(")}
+	made := values{
+		known: named, unknown: [][]string{{unknown}}, parsesTime: strings.Contains(source, "time.parse_rfc3339_ns("),
+		ordersTexts: constants.Reads.OrdersTexts, numbers: constants.Numbers[:min(len(constants.Numbers), maxValues)],
+	}
 	if strings.Contains(source, "json.unmarshal(") {
 		made.known = append(slices.Clip(made.known), document(constants.Reads, true), document(constants.Reads, false))
 		for _, value := range named {
@@ -50,14 +65,33 @@ func newValues(constants vet.Constants, source string, named []string) values {
 		made.unknown, made.malformed = append(made.unknown, []string{thrice(unknown)}), "malformed"
 		break
 	}
+	if strings.Contains(source, "time.weekday(") {
+		for day := time.Sunday; day <= time.Saturday; day++ {
+			made.known = append(made.known, day.String())
+		}
+	}
+	// Where the order decides, an absent value counts as the least ones, and a pod may pass with the greatest one.
+	if constants.Reads.OrdersTexts {
+		made.order([]string{leastText, "0"}, "~")
+	}
 	if strings.Contains(source, "to_number(") || strings.Contains(source, "units.parse") {
-		made.known = append(made.known, constants.Numbers[:min(len(constants.Numbers), maxValues)]...)
+		made.known = append(made.known, made.numbers...)
 		made.unknown = append(made.unknown, []string{"0.5", "987654321"})
+		made.order([]string{"0", "0.5"}, "987654321")
 	}
 	if strings.Contains(source, "semver.") {
 		made.unknown = append(made.unknown, []string{"0.0.1-alpha", "999.0.0"})
+		made.order([]string{"0.0.1-alpha", "0.0.2"}, "999.0.0")
+	}
+	if made.parsesTime {
+		made.order([]string{earliest, "1970-01-01T00:00:01Z"}, later)
 	}
 	return made
+}
+
+// order adds the least values of an order, and the greatest one.
+func (v *values) order(least []string, greatest string) {
+	v.unknown, v.known = append(v.unknown, least), append(slices.Clip(v.known), greatest)
 }
 
 func isLetterOrDigit(char rune) bool { return unicode.IsLetter(char) || unicode.IsDigit(char) }
@@ -86,21 +120,22 @@ func document(module vet.Reads, value any) string {
 	return string(encoded)
 }
 
-// Values of parameters that are numbers or points in time. most is more than a point in time, in nanoseconds.
-const (
-	least, most     = "0", "9000000000000000000"
-	earliest, later = "1970-01-01T00:00:00Z", "2199-01-01T00:00:00Z"
-)
-
-// unknown returns groups of fact values that no module names.
+// unknown returns groups of fact values that no module names. A module that compares by order names a bound: an absent fact counts as the
+// least value there, like a zero value in Go.
 func (s *search) unknown(of fact, in facts) [][]string {
 	switch of.encoding { //nolint:exhaustive // Others have the values of strings.
-	case asNumber:
-		return [][]string{{least}, {most}}
-	case asList:
-		return [][]string{{list(unknown)}}
-	case asMap:
-		return [][]string{{s.mapping(unknown, in)}}
+	case asJSON:
+		var groups [][]string
+		for _, from := range []scalars{
+			{texts: []string{unknown}, numbers: []string{least}}, {texts: []string{unknown}, numbers: []string{most}},
+			{texts: []string{earliest}, numbers: []string{least}, prefersNumbers: true},
+			{texts: []string{later}, numbers: []string{most}, prefersNumbers: true},
+		} {
+			groups = append(groups, []string{s.json(of, from, in)})
+		}
+		return groups
+	case asTime:
+		return [][]string{{before(in, time.Second)}}
 	case asString:
 		if of.isParameter() && s.values.parsesTime {
 			return append(slices.Clone(s.values.unknown), []string{earliest}, []string{later})
@@ -109,42 +144,63 @@ func (s *search) unknown(of fact, in facts) [][]string {
 	return s.values.unknown
 }
 
-// known returns fact values with which a pod may pass. A parameter may have to be a name or another fact in the input.
+// known returns fact values with which a pod may pass, short ones first; the last one has all values if it is a list. A parameter may
+// have to be a name or another fact in the input.
 func (s *search) known(of fact, in facts) []string {
+	if of.encoding == asTime {
+		return []string{before(in, 30*24*time.Hour)}
+	}
 	found := slices.Clone(s.permitting[of])
-	if of.encoding == asNumber {
-		return append(found, least, "1", most)
+	texts := s.texts(of, in)
+	if of.encoding != asJSON {
+		return append(found, texts...)
 	}
-	texts := s.values.known
-	if of.isParameter() {
-		texts = slices.Concat(texts, s.names(in), slices.Sorted(maps.Values(in.optional)))
-		if s.values.parsesTime {
-			texts = append(texts, earliest, later)
-		}
+	numbers := slices.Concat([]string{most}, s.values.numbers, small())
+	for i := range max(len(texts), len(numbers)) {
+		same := scalars{texts: []string{texts[i%len(texts)]}, numbers: []string{numbers[i%len(numbers)]}, isTrue: true}
+		found = append(found, s.json(of, same, in))
 	}
-	for _, text := range texts {
-		switch of.encoding { //nolint:exhaustive // Others have the values of strings.
-		case asList:
-			text = list(text)
-		case asMap:
-			text = s.mapping(text, in)
-		}
-		found = append(found, text)
+	for range maxMixed {
+		found = append(found, s.json(of, scalars{texts: texts, numbers: numbers, isTrue: true, random: s.random}, in))
+	}
+	found = distinct(found, nil)
+	slices.SortStableFunc(found, func(a, b string) int { return len(a) - len(b) })
+	return append(found, s.json(of, scalars{texts: texts, numbers: numbers, isTrue: true, isAll: true}, in))
+}
+
+// before returns a point in time before that of an input, in nanoseconds.
+func before(in facts, by time.Duration) string {
+	at := now
+	if in.given != nil {
+		at = in.given.now
+	}
+	return strconv.FormatInt(at-by.Nanoseconds(), 10)
+}
+
+// small returns the numbers that hours, minutes and days of a month may be.
+func small() []string {
+	var found []string
+	for number := range 60 {
+		found = append(found, strconv.Itoa(number))
 	}
 	return found
 }
 
-// mapping returns a map in which each text that a key may have is a key with the value.
-func (s *search) mapping(value string, in facts) string {
-	entries := map[string]string{unknown: value}
-	for _, key := range slices.Concat(s.values.known, s.names(in), slices.Sorted(maps.Values(in.optional))) {
-		entries[key] = value
+// texts returns the texts that a fact may have in an input, of the values with which a pod may pass.
+func (s *search) texts(of fact, in facts) []string {
+	if !of.isParameter() {
+		return s.values.known
 	}
-	encoded, err := json.Marshal(entries)
-	if err != nil {
-		return "{}" // strings have an encoding
+	texts := slices.Concat(s.values.known, s.names(in))
+	for about, value := range in.optional {
+		if about.encoding != asJSON && about.encoding != asTime {
+			texts = append(texts, value)
+		}
 	}
-	return string(encoded)
+	if s.values.parsesTime {
+		texts = append(texts, earliest, later)
+	}
+	return distinct(texts, []string{"web"})
 }
 
 // names returns the names in an input.
@@ -167,49 +223,6 @@ func (s *search) names(in facts) []string {
 }
 
 func list(value string) string { return fmt.Sprintf("[%q]", value) }
-
-// optionalParameters returns the parameters that a rule need not set, and the strings among them that are never empty. schema comes
-// from parameters.Schema.JSONSchema; without one, all parameters of a module are set beside it.
-func optionalParameters(schema json.RawMessage) (found []fact, neverEmpty map[fact]bool, err error) {
-	neverEmpty = map[fact]bool{}
-	if len(schema) == 0 {
-		return nil, neverEmpty, nil
-	}
-	type node struct {
-		Type       string
-		Properties map[string]*node
-		Patterns   map[string]*node `json:"patternProperties"`
-		Items      *node
-		Required   []string
-		MinLength  int
-	}
-	root := node{}
-	if err := json.Unmarshal(schema, &root); err != nil {
-		return nil, nil, fmt.Errorf("reading the schema of the parameters: %w", err)
-	}
-	encodings := map[string]encoding{"string": asString, "integer": asNumber, "number": asNumber}
-	var collect func(object string, of *node, isOptional bool)
-	collect = func(object string, of *node, isOptional bool) {
-		for _, key := range slices.Sorted(maps.Keys(of.Properties)) {
-			property := of.Properties[key]
-			encoded, ok := encodings[property.Type]
-			if property.Type == "array" && property.Items != nil && property.Items.Type == "string" {
-				encoded, ok = asList, true
-			}
-			if values := property.Patterns[""]; values != nil && values.Type == "string" {
-				encoded, ok = asMap, true
-			}
-			mayLack := isOptional || !slices.Contains(of.Required, key)
-			if one := (fact{object, key, encoded}); ok && mayLack {
-				found = append(found, one)
-				neverEmpty[one] = property.MinLength > 0
-			}
-			collect(object+"."+key, property, mayLack)
-		}
-	}
-	collect(parametersObject, &root, false)
-	return found, neverEmpty, nil
-}
 
 // stringsBelow returns the strings in parameters, without their names; none without parameters.
 func stringsBelow(document json.RawMessage) ([]string, error) {

@@ -38,6 +38,9 @@ type Reads struct {
 	// Bodies are the comparisons with constant strings, by rule: its conditions may hold only with all of them.
 	Bodies [][]Equality
 
+	// OrdersTexts reports that the module compares a constant string by order.
+	OrdersTexts bool
+
 	// Strings are the constant strings, which are keys where a key is computed, with the first place of each.
 	Strings map[string]Place
 }
@@ -258,11 +261,30 @@ func (r *ruleReads) visitExpr(expr *ast.Expr) bool {
 	if !expr.IsCall() {
 		return false
 	}
+	r.visitComparison(expr)
 	r.visitCall(expr.Operator().String(), expr.Operands())
 	for _, with := range expr.With {
 		r.visit(with.Value)
 	}
 	return true
+}
+
+// visitComparison notes an order of texts, and a comparison with 0, which a time is that is not known.
+func (r *ruleReads) visitComparison(expr *ast.Expr) {
+	orders := []string{ast.GreaterThan.Name, ast.GreaterThanEq.Name, ast.LessThan.Name, ast.LessThanEq.Name}
+	name := expr.Operator().String()
+	isOrder := slices.Contains(orders, name)
+	if !isOrder && name != ast.Equal.Name && name != ast.NotEqual.Name {
+		return
+	}
+	for i, operand := range expr.Operands() {
+		other := expr.Operand(1 - i)
+		if read, ok := r.inputValue(operand); ok && other.Value.Compare(ast.Number("0")) == 0 {
+			r.tested = append(r.tested, read)
+		}
+		_, isText := other.Value.(ast.String)
+		r.found.OrdersTexts = r.found.OrdersTexts || isOrder && isText
+	}
 }
 
 // visitItems adds the read of each item in a term.

@@ -44,16 +44,11 @@ func (m modules) absentFacts(ctx context.Context, inputs []testInput) ([]result,
 			return nil, fmt.Errorf("%s: %w", group[0].about, err)
 		}
 		for _, one := range found.Findings {
-			id, fix := "absent-fact-permits", "negate a rule of your own (docs/policies.md#common-mistakes)"
-			if one.IsParameter() {
-				id, fix = "absent-parameter-permits", "require the parameter, or give it a default in spec.parameters"
-			}
 			place := ""
 			if at := one.Place; at.Row > 0 { // its key is in the module
 				place = fmt.Sprintf(" (row %d, column %d of %s)", at.Row, at.Column, cmp.Or(at.File, "the module"))
 			}
-			warnings = append(warnings, group[one.Input].warning(fmt.Sprintf("%s%s [%s]\n"+
-				"%s, or state that it is meant: # podops: absent=permits", one, place, id, fix)))
+			warnings = append(warnings, group[one.Input].warning(fmt.Sprintf("%s%s [%s]\n%s", one, place, one.ID(), absence.Fix(one.ID()))))
 		}
 		if found.IsCut {
 			warnings = append(warnings, group[0].warning(

@@ -41,8 +41,8 @@ with the builtins that rules may call. It needs no cluster.
 
 Each optional fact, such as a label or a parameter, is also removed from the inputs of the modules
 in which a pod waits: a pod that passes without it, and not with an unknown value, is a warning
-(absent-fact-permits, absent-parameter-permits). A Rego test may give a part of the input: a usual
-pod has the rest.
+(absent-fact-permits, absent-parameter-permits, absent-time-permits). A Rego test may give a part of
+the input: a usual pod has the rest.
 
 Exit codes: 0 all tests passed; 1 a file could not be used; 2 a test failed, or the coverage is
 below --threshold.`,

@@ -1,6 +1,10 @@
 package verify
 
-import "maps"
+import (
+	"maps"
+
+	"github.com/podops-dev/podops/pkg/opa/absence"
+)
 
 // Levels of findings.
 const (
@@ -72,16 +76,13 @@ func moduleChecks() map[string]check {
 		"rego-compile": {
 			levelError, "The module does not compile, or breaks the contract of modules", "Correct it at the place; docs/policies.md has the contract.",
 		},
-		"absent-fact-permits": {
-			levelWarning, "A pod passes without a fact, although it waits with an unknown value of it",
-			"Negate a rule of your own (docs/policies.md#common-mistakes), or state that it is meant: # podops: absent=permits",
-		},
+		absence.FactID: {levelWarning, "A pod passes without a fact, although it waits with an unknown value of it", absence.Fix(absence.FactID)},
+		absence.TimeID: {levelWarning, "A pod that does not serve passes, although it waits just after it began to", absence.Fix(absence.TimeID)},
 		"absent-facts-cut": {
 			levelNote, "Not every fact was removed: the module reads too many, or takes too long", "Check by tests that a pod without a fact waits: kubectl podops test",
 		},
-		"absent-parameter-permits": {
-			levelWarning, "A pod passes if a rule does not set a parameter, although it waits with another value of it",
-			"Require the parameter, or give it a default in spec.parameters, or state that it is meant: # podops: absent=permits",
+		absence.ParameterID: {
+			levelWarning, "A pod passes if a rule does not set a parameter, although it waits with another value of it", absence.Fix(absence.ParameterID),
 		},
 		"absent-fact-in-message": {
 			levelWarning, "The message reads a fact that can be absent: then nothing is denied", "Read it by object.get, with a default.",

@@ -187,10 +187,7 @@ func (v *verification) module(ctx context.Context, at string, custom spec.Custom
 
 // addAbsent adds a fact without which a pod passes, unless it is known.
 func (v *verification) addAbsent(at string, found absence.Finding) {
-	id := "absent-fact-permits"
-	if found.IsParameter() {
-		id = "absent-parameter-permits"
-	}
+	id := found.ID()
 	for _, known := range v.findings {
 		if known.ID == id && known.Field == at && strings.Contains(known.Message, found.Fact+", as with") {
 			return
