@@ -43,14 +43,27 @@ type ParameterRead struct {
 
 // ReadParameters returns the parameters that a module reads, as Read has returned it.
 func ReadParameters(module *ast.Module) Parameters {
-	uses := &parameterUses{aliases: aliasesOfParameters(module), defaults: defaultsOf(module), read: map[string]bool{}}
-	for _, rule := range module.Rules {
-		uses.collect(rule)
-	}
-	found := Parameters{Read: slices.Sorted(maps.Keys(uses.read)), Required: uses.required, Computed: uses.computed}
+	reads := Reads{Strings: map[string]Place{}}
+	readReads(module, &reads)
+	found, names, required := Parameters{}, map[string]bool{}, map[string]bool{}
 	if place := module.Package.Location; place != nil {
 		found.Row, found.Column = place.Row, place.Col
 	}
+	for _, read := range reads.Input {
+		switch {
+		case len(read.Path) > 0 && read.Path[0] != "parameters":
+		case len(read.Path) < 2, read.Path[1] == AnyKey:
+			found.Computed = true
+		default:
+			name, place := read.Path[1], read.Places[1]
+			if !read.IsOptional && !required[name] {
+				required[name] = true
+				found.Required = append(found.Required, ParameterRead{Name: name, Row: place.Row, Column: place.Column})
+			}
+			names[name] = true
+		}
+	}
+	found.Read = slices.Sorted(maps.Keys(names))
 	return found
 }
 
@@ -85,130 +98,6 @@ func listed(verb string, names []string) string {
 		names = append(names[:maxListed:maxListed], "...")
 	}
 	return "; " + verb + " " + strings.Join(names, ", ")
-}
-
-// parameterUses are the parameters that a module reads.
-type parameterUses struct {
-	aliases  []ast.Ref
-	defaults map[string]bool
-
-	// read, required and computed are the fields of Parameters.
-	read     map[string]bool
-	required []ParameterRead
-	computed bool
-}
-
-// collect adds the parameters that a rule reads.
-func (u *parameterUses) collect(rule *ast.Rule) {
-	optional := u.defaults[rule.Head.Ref().String()]
-	ast.NewGenericVisitor(func(node any) bool {
-		switch node := node.(type) {
-		case *ast.Expr:
-			if isAlias(node) {
-				return true
-			}
-			if node.Negated && (!node.IsCall() || node.IsEquality() || node.Operator().Equal(ast.Equal.Ref())) {
-				u.visit(node.Terms, node.Location, true)
-				return true
-			} // the arguments of another call are evaluated before it is negated
-		case ast.Call:
-			if name, ok := u.getter(node); ok {
-				u.read[name] = true
-				u.visit(node[3:], node[0].Location, optional)
-				return true
-			}
-		case *ast.Term:
-			if ref, ok := node.Value.(ast.Ref); ok {
-				u.add(ref, node.Location, optional)
-			}
-		}
-		return false
-	}).Walk(rule)
-}
-
-// visit adds the parameters that a part of an expression reads.
-func (u *parameterUses) visit(part any, at *ast.Location, optional bool) {
-	ast.WalkRefs(part, func(ref ast.Ref) bool {
-		u.add(ref, at, optional)
-		return false
-	})
-}
-
-// add adds a reference, if it reads a parameter.
-func (u *parameterUses) add(ref ast.Ref, at *ast.Location, optional bool) {
-	for _, alias := range u.aliases {
-		if !ref.HasPrefix(alias) {
-			continue
-		}
-		if len(ref) == len(alias) {
-			u.computed = true
-			return
-		}
-		name, constant := ref[len(alias)].Value.(ast.String)
-		if !constant {
-			u.computed = true
-			return
-		}
-		if !optional && !slices.ContainsFunc(u.required, func(other ParameterRead) bool { return other.Name == string(name) }) {
-			u.required = append(u.required, placedAt(string(name), at))
-		}
-		u.read[string(name)] = true
-		return
-	}
-}
-
-func placedAt(name string, place *ast.Location) ParameterRead {
-	if place == nil {
-		return ParameterRead{Name: name}
-	}
-	return ParameterRead{Name: name, Row: place.Row, Column: place.Col}
-}
-
-// getter returns the parameter that a call of object.get reads.
-func (u *parameterUses) getter(call ast.Call) (string, bool) {
-	if len(call) != 4 || call[0].Value.String() != "object.get" {
-		return "", false
-	}
-	ref, ok := call[1].Value.(ast.Ref)
-	if !ok || !slices.ContainsFunc(u.aliases, func(alias ast.Ref) bool { return alias.Equal(ref) }) {
-		return "", false
-	}
-	key := call[2]
-	if path, ok := key.Value.(*ast.Array); ok && path.Len() > 0 {
-		key = path.Elem(0)
-	}
-	name, ok := key.Value.(ast.String)
-	return string(name), ok
-}
-
-// aliasesOfParameters returns input.parameters, and the local names that a module gives it.
-func aliasesOfParameters(module *ast.Module) []ast.Ref {
-	parameters := ast.InputRootRef.Append(ast.StringTerm("parameters"))
-	aliases := []ast.Ref{parameters}
-	for _, imported := range module.Imports {
-		if path, ok := imported.Path.Value.(ast.Ref); ok && path.Equal(parameters) {
-			aliases = append(aliases, ast.Ref{ast.VarTerm(string(imported.Name()))})
-		}
-	}
-	ast.WalkExprs(module, func(expr *ast.Expr) bool {
-		if isAlias(expr) {
-			if ref, ok := expr.Operand(1).Value.(ast.Ref); ok && ref.Equal(parameters) {
-				aliases = append(aliases, ast.Ref{expr.Operand(0)})
-			}
-		}
-		return false
-	})
-	return aliases
-}
-
-// isAlias reports whether an expression gives input.parameters a local name.
-func isAlias(expr *ast.Expr) bool {
-	if !expr.IsAssignment() {
-		return false
-	}
-	_, local := expr.Operand(0).Value.(ast.Var)
-	ref, isRef := expr.Operand(1).Value.(ast.Ref)
-	return local && isRef && ref.Equal(ast.InputRootRef.Append(ast.StringTerm("parameters")))
 }
 
 // defaultsOf returns the rules of a module that have a default value, other than the entry points.

@@ -18,7 +18,11 @@ type InputRead struct {
 	// IsProvided reports that the module has a value for the absence of the last key here, or tests whether it is absent.
 	IsProvided bool
 
-	// IsIterated reports that the module reads the items one after the other; what it reads below an item is another InputRead.
+	// IsOptional reports that the rule has a value without this one: it is read by object.get, negated, or in a rule with a default.
+	IsOptional bool
+
+	// IsIterated reports that the module counts the items, or reads one after the other; what it reads below an item is another
+	// InputRead.
 	IsIterated bool
 }
 
@@ -70,6 +74,7 @@ func readReads(module *ast.Module, found *Reads) {
 	for _, one := range rules {
 		tested := slices.Concat(one.tested, negated[ruleName(one.rule)])
 		for _, read := range one.reads {
+			read.IsOptional = read.IsOptional || defaults[ruleName(one.rule)]
 			read.IsProvided = read.IsProvided || slices.ContainsFunc(tested, func(other InputRead) bool { return slices.Equal(other.Path, read.Path) })
 			found.Input = append(found.Input, read)
 		}
@@ -258,15 +263,31 @@ func (r *ruleReads) visitExpr(expr *ast.Expr) bool {
 			}
 		}
 	}
-	if !expr.IsCall() {
+	if _, isTerm := expr.Terms.(*ast.Term); !expr.IsCall() && (!isTerm || !expr.Negated) {
 		return false
 	}
-	r.visitComparison(expr)
-	r.visitCall(expr.Operator().String(), expr.Operands())
+	r.visitOperands(expr)
 	for _, with := range expr.With {
 		r.visit(with.Value)
 	}
 	return true
+}
+
+// visitOperands adds the reads of a call, or of an expression that is negated. The arguments of a call are evaluated before it is
+// negated, other than those of a comparison.
+func (r *ruleReads) visitOperands(expr *ast.Expr) {
+	before := len(r.reads)
+	if expr.IsCall() {
+		r.visitComparison(expr)
+		r.visitCall(expr.Operator().String(), expr.Operands())
+	} else {
+		r.visit(expr.Terms)
+	}
+	if expr.Negated && (!expr.IsCall() || expr.IsEquality() || expr.Operator().Equal(ast.Equal.Ref())) {
+		for i := range r.reads[before:] {
+			r.reads[before+i].IsOptional = true
+		}
+	}
 }
 
 // visitComparison notes an order of texts, and a comparison with 0, which a time is that is not known.
@@ -274,7 +295,7 @@ func (r *ruleReads) visitComparison(expr *ast.Expr) {
 	orders := []string{ast.GreaterThan.Name, ast.GreaterThanEq.Name, ast.LessThan.Name, ast.LessThanEq.Name}
 	name := expr.Operator().String()
 	isOrder := slices.Contains(orders, name)
-	if !isOrder && name != ast.Equal.Name && name != ast.NotEqual.Name {
+	if len(expr.Operands()) != 2 || !isOrder && name != ast.Equal.Name && name != ast.NotEqual.Name {
 		return
 	}
 	for i, operand := range expr.Operands() {
@@ -312,7 +333,9 @@ func (r *ruleReads) visitCall(name string, operands []*ast.Term) {
 		r.testKey(operands[0], operands[1])
 	}
 	for _, operand := range operands {
-		if _, ok := r.inputValue(operand); ok && name == "count" { // of the items, and not what they are
+		if read, ok := r.inputValue(operand); ok && name == "count" { // of the items, and not what they are
+			read.IsIterated = true
+			r.reads = append(r.reads, read)
 			r.visitKeys(operand)
 		} else {
 			r.visit(operand)
@@ -339,7 +362,7 @@ func providedRead(object InputRead, key *ast.Term) InputRead {
 		path.Foreach(func(key *ast.Term) { keys = append(keys, key) })
 	}
 	object = object.withKeys(keys)
-	object.IsProvided = true
+	object.IsProvided, object.IsOptional = true, true
 	return object
 }
 
