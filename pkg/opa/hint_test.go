@@ -11,6 +11,7 @@ import (
 func TestProblemsHaveAHint(t *testing.T) {
 	for source, want := range map[string]string{
 		`allow if http.send({}).status_code == 200`:                 "undefined function http.send; rules may not call this builtin of OPA: rules reach no network; write a webhook rule",
+		`allow if startWith(input.pod.name, "a")`:                   "undefined function startWith; the most similar builtin is startswith",
 		`allow if time.now_ns() > 3`:                                "undefined function time.now_ns; rules may not call this builtin of OPA: the engine has to know which rules depend on the time; use input.now (docs/builtins.md)",
 		`allow { input.pod.ready }`:                                 "`if` keyword is required before rule body; this is the syntax of OPA v0, which opa fmt --v0-v1 rewrites",
 		`violation[{"msg": msg}] { msg := "no" }`:                   "this is the syntax of OPA v0, which opa fmt --v0-v1 rewrites",

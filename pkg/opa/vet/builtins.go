@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agnivade/levenshtein"
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
@@ -125,16 +126,40 @@ func builtinsNamed(name string) (Builtins, bool) {
 	return Builtins{}, false
 }
 
-// deniedBuiltin explains a compile error about a builtin that rules may not call: why, and what to write instead. It is empty for other
-// errors.
-func deniedBuiltin(err *ast.Error) string {
+// undefinedBuiltin explains a compile error about a builtin that rules may not call: why, and what to write instead. For a name that OPA
+// does not know it returns the most similar builtin that rules may call. It is empty for other errors.
+func undefinedBuiltin(err *ast.Error) string {
 	name, isCall := strings.CutPrefix(err.Message, "undefined function ")
 	if !isCall {
 		return ""
 	}
-	group, ok := builtinsNamed(name)
-	if !ok || group.IsAllowed {
+	if group, ok := builtinsNamed(name); ok && !group.IsAllowed {
+		return "; rules may not call this builtin of OPA: " + group.Why + "; " + group.Instead + " (docs/builtins.md)"
+	}
+	if similar := similarBuiltin(name); similar != "" {
+		return "; the most similar builtin is " + similar
+	}
+	return ""
+}
+
+// maxEdits is the number of letters by which a similar name differs at most.
+const maxEdits = 2
+
+// similarBuiltin returns the most similar builtin that rules may call; empty if none is similar.
+func similarBuiltin(name string) string {
+	similar, fewest := "", maxEdits+1
+	if len(name) > maxNameLength {
 		return ""
 	}
-	return "; rules may not call this builtin of OPA: " + group.Why + "; " + group.Instead + " (docs/builtins.md)"
+	for _, group := range allowedBuiltins() {
+		for _, known := range group.Names {
+			if edits := levenshtein.ComputeDistance(strings.ToLower(name), known); edits < min(fewest, len(known)) {
+				similar, fewest = known, edits
+			}
+		}
+	}
+	return similar
 }
+
+// maxNameLength is longer than the name of any builtin.
+const maxNameLength = 64

@@ -64,7 +64,7 @@ func AsCompileError(err error) error {
 	}
 	problems := make([]Problem, 0, len(list))
 	for _, one := range list {
-		problem := Problem{Code: one.Code, Message: one.Message + choices(one) + mismatchedTypes(one) + deniedBuiltin(one) + hint(one)}
+		problem := Problem{Code: one.Code, Message: one.Message + choices(one) + mismatchedTypes(one) + undefinedBuiltin(one) + hint(one)}
 		problem.locate(one.Location)
 		problems = append(problems, problem)
 	}
