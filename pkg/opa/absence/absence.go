@@ -272,7 +272,7 @@ func (s *search) replace(ctx context.Context, drawn facts, removed fact, by Form
 	}
 	value, opens := s.opens(ctx, without, removed)
 	// A module may compare two facts: then an empty one is as good as any that differs.
-	if !opens || by == Empty && !s.waits(ctx, without.with(removed, another)) {
+	if !opens || by == Empty && removed.encoding == asString && !s.waits(ctx, without.with(removed, another)) {
 		return nil
 	}
 	found := Finding{Fact: removed.String(), Form: by, Permitted: value}

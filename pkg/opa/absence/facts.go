@@ -84,13 +84,17 @@ const (
 // parameters that are malformed, or empty where the schema forbids it.
 func (s *search) forms(f fact) []Form {
 	var forms []Form
-	if !f.isField() && !s.reads.isProvided[f] {
+	shape := s.shapes[f]
+	if !f.isField() && !s.reads.isProvided[f] && (shape == nil || !shape.isRequired) {
 		forms = append(forms, Absent)
+	}
+	if shape.isMap() && s.reads.hasEntries(f) {
+		forms = append(forms, Empty)
 	}
 	if f.encoding == asTime && !s.reads.isProvided[f] {
 		forms = append(forms, Zero)
 	}
-	if f.encoding == asString && !s.comparesWithEmpty && (s.shapes[f] == nil || s.shapes[f].MinLength == 0) {
+	if f.encoding == asString && !s.comparesWithEmpty && (shape == nil || shape.MinLength == 0) {
 		forms = append(forms, Empty)
 	}
 	if f.encoding == asString && !f.isParameter() && s.values.malformed != "" {
@@ -128,6 +132,9 @@ type facts struct {
 func (s *search) replaced(f facts, one fact, by Form) facts {
 	switch by {
 	case Empty:
+		if one.encoding == asJSON {
+			return f.with(one, "{}")
+		}
 		return f.with(one, "")
 	case Malformed:
 		return f.with(one, s.values.malformed)

@@ -37,6 +37,9 @@ type reads struct {
 	// bodies are the comparisons of the module, by rule.
 	bodies [][]vet.Equality
 
+	// input are all reads of the input.
+	input []vet.InputRead
+
 	// isProvided is true for facts for whose absence the module provides where it reads them.
 	isProvided map[fact]bool
 }
@@ -44,7 +47,7 @@ type reads struct {
 // newReads returns the facts that a module can read. Where it computes a key, or passes an object on, its keys are given keys,
 // the constant strings of the module, and the keys by which it reads values whose place is not known.
 func newReads(module vet.Reads, parameters []fact, given []string) reads {
-	found := reads{bodies: module.Bodies, places: map[fact]vet.Place{}, isProvided: map[fact]bool{}}
+	found := reads{bodies: module.Bodies, input: module.Input, places: map[fact]vet.Place{}, isProvided: map[fact]bool{}}
 	for _, one := range parameters {
 		found.add(one, vet.Place{}, false)
 	}
@@ -75,6 +78,15 @@ func newReads(module vet.Reads, parameters []fact, given []string) reads {
 		}
 	}
 	return found
+}
+
+// hasEntries reports whether the module reads entries of a map by their keys, and has no value for one that is absent.
+func (r *reads) hasEntries(one fact) bool {
+	path := splitPath(one.object + "." + one.key)
+	return slices.ContainsFunc(r.input, func(read vet.InputRead) bool {
+		_, isEntry := keyBelow(path, read)
+		return isEntry && !read.IsIterated && !read.IsOptional && !read.IsProvided
+	})
 }
 
 // keysIn returns the keys where a key is computed, with their places.

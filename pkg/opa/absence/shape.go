@@ -16,7 +16,13 @@ type shape struct {
 	Items      *shape
 	Required   []string
 	MinLength  int
+
+	// isRequired is true for a parameter that a rule must set, or that has a default.
+	isRequired bool
 }
+
+// isMap reports whether such a value has keys that the schema does not name.
+func (s *shape) isMap() bool { return s != nil && s.Patterns[""] != nil }
 
 // hasValues reports whether all parts of such a value have known types.
 func (s *shape) hasValues() bool {
@@ -25,7 +31,7 @@ func (s *shape) hasValues() bool {
 		return false
 	case s.Type == "array":
 		return s.Items.hasValues()
-	case s.Type == "object" && s.Patterns[""] != nil:
+	case s.isMap():
 		return s.Patterns[""].hasValues()
 	case s.Type == "object":
 		return len(s.Properties) > 0 && !slices.ContainsFunc(slices.Collect(maps.Values(s.Properties)), func(p *shape) bool { return !p.hasValues() })
@@ -104,8 +110,8 @@ func (s *shape) members(from scalars, keys []string) map[string]any {
 		members[name] = s.Properties[name].value(from, keys)
 	}
 	for _, key := range keys {
-		if values := s.Patterns[""]; values != nil {
-			members[key] = values.value(from, keys)
+		if s.isMap() {
+			members[key] = s.Patterns[""].value(from, keys)
 		}
 	}
 	return members
@@ -120,7 +126,7 @@ func (s *search) json(of fact, from scalars, in facts) string {
 	return string(encoded)
 }
 
-// optionalParameters returns the parameters that a rule need not set, with their shapes. schema comes from parameters.Schema.JSONSchema;
+// optionalParameters returns the parameters that a rule need not set, and maps, whose entries it need not set, with their shapes. schema comes from parameters.Schema.JSONSchema;
 // without one, all parameters of a module are set beside it.
 func optionalParameters(schema json.RawMessage) ([]fact, map[fact]*shape, error) {
 	shapes := map[fact]*shape{}
@@ -141,7 +147,8 @@ func optionalParameters(schema json.RawMessage) ([]fact, map[fact]*shape, error)
 			if property.Type == "string" {
 				one.encoding = asString
 			}
-			if mayLack && property.hasValues() && len(property.Properties) == 0 {
+			property.isRequired = !mayLack
+			if (mayLack || property.isMap()) && property.hasValues() && len(property.Properties) == 0 {
 				found = append(found, one)
 				shapes[one] = property
 			}
