@@ -107,6 +107,7 @@ type laws struct {
 	bounds   map[string][]dated // by namespace and name of a rule
 	pods     map[string]*podFacts
 	freed    map[string][]time.Time // by workload, when pods without the control label were removed
+	evicted  map[string][]time.Time // by workload, when others than controllers removed pods
 	taken    map[string]time.Time   // by workload, when a user last removed a pod
 	nodes    map[string]time.Time   // when a node was created, or its labels changed last
 	lastAct  time.Time
@@ -146,7 +147,7 @@ func newLaws(w *World) *laws {
 	l := &laws{
 		world: w, mirror: mirror{}, removed: map[string]int{}, past: map[string]bool{}, off: map[string]time.Duration{},
 		wished: map[string][]dated{}, bounds: map[string][]dated{},
-		pods: map[string]*podFacts{}, nodes: map[string]time.Time{}, freed: map[string][]time.Time{}, taken: map[string]time.Time{},
+		pods: map[string]*podFacts{}, nodes: map[string]time.Time{}, freed: map[string][]time.Time{}, evicted: map[string][]time.Time{}, taken: map[string]time.Time{},
 	}
 	for _, workload := range w.schedule.Workloads {
 		l.wished[workload.Name] = []dated{{w.began, workload.Replicas, revision{first, workload.isLabelled()}}}
@@ -295,6 +296,9 @@ func (l *laws) unseen(write apiserver.Write, pod *corev1.Pod, on Workload) {
 	}
 	if !isControlled(pod) {
 		l.freed[on.Name] = append(l.freed[on.Name], write.Time)
+	}
+	if !isController(write.User) && isActive(pod) {
+		l.evicted[on.Name] = append(l.evicted[on.Name], write.Time)
 	}
 }
 

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/test/world/apiserver"
 )
 
@@ -133,15 +135,23 @@ func (l *laws) orphaned(pod *corev1.Pod, controller *metav1.OwnerReference) stri
 func (l *laws) remaining(pod *corev1.Pod, selects func(*corev1.Pod) bool) int {
 	return len(l.mirror.active(func(other *corev1.Pod) bool {
 		leaves := isControlled(other) && hasGate(other) && !isTrue(other, appsv1alpha1.ServiceReadyGate) && isTrue(other, corev1.ContainersReady) &&
-			time.Since(l.facts(other).requested) >= requested
+			time.Since(l.facts(other).requested) >= requested && !clientWaits(other)
 		return other.UID != pod.UID && other.Namespace == pod.Namespace && !leaves && selects(other)
 	}))
+}
+
+// clientWaits reports whether the request of a client for a pod waits in admission, or may be repeated.
+func clientWaits(pod *corev1.Pod) bool {
+	record := appsv1alpha1.PendingDelete{}
+	err := json.Unmarshal([]byte(pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey]), &record)
+	return err == nil && (record.Actor == string(deferreddelete.ActorEvictor) || record.Actor == string(deferreddelete.ActorClient))
 }
 
 // numberWants returns why a workload with a number of replicas wants a pod.
 func (l *laws) numberWants(on Workload, pod *corev1.Pod) string {
 	now := time.Now()
 	after := l.remaining(pod, func(other *corev1.Pod) bool { return other.Labels[app] == on.Name })
+	after += countFunc(l.evicted[on.Name], func(at time.Time) bool { return now.Sub(at) < late }) // the controller may not have seen it
 	least := floor(l.wished[on.Name], now) + l.world.schedule.Strict
 	switch {
 	case on.Kind == ReplicaSet || l.isCurrent(on, pod) && !l.rollsOut(on, pod): // the number is all that the owner wants
