@@ -80,18 +80,23 @@ func (f Finding) String() string {
 	return fmt.Sprintf("a pod passes %s %s, as with the value %s; with %s it waits%s", f.Form, f.Fact, shown(f.Permitted), other, with)
 }
 
-// maxShown bounds a value in a message, in bytes.
-const maxShown = 200
-
 // shown returns a value as it is written in a message: JSON as it is, and other text with quotes.
 func shown(value string) string {
-	if len(value) > maxShown {
-		value = strings.ToValidUTF8(value[:maxShown], "") + "..."
-	}
 	if strings.HasPrefix(value, "[") || strings.HasPrefix(value, "{") {
-		return value
+		return cut(value)
 	}
-	return strconv.Quote(value)
+	return strconv.Quote(cut(value))
+}
+
+// maxShown bounds a value in a message, in bytes.
+const maxShown = 120
+
+// cut returns a value as short as messages have it.
+func cut(value string) string {
+	if len(value) > maxShown {
+		return strings.ToValidUTF8(value[:maxShown], "") + "..."
+	}
+	return value
 }
 
 // The IDs of findings.
@@ -117,14 +122,14 @@ func (f Finding) ID() string {
 func Fix(id string) string {
 	fix := map[string]string{
 		FactID:      "Negate a rule of your own (docs/policies.md#common-mistakes)",
-		TimeID:      "Test input.pod.ready or input.pod.available, too",
+		TimeID:      "Test input.pod.available, too, or input.pod.ready for ready_since",
 		ParameterID: "Require the parameter, or give it a default in spec.parameters",
 	}
 	return fix[id] + ", or state that it is meant: # podops: absent=permits"
 }
 
 // IsParameter reports whether the fact is a parameter that rules need not set.
-func (f Finding) IsParameter() bool { return strings.HasPrefix(f.Fact, "input.parameters.") }
+func (f Finding) IsParameter() bool { return strings.HasPrefix(f.Fact, "input.parameters") }
 
 // Found is the result of a search.
 type Found struct {
@@ -164,11 +169,11 @@ func (s *search) withDrawn(ctx context.Context) error {
 	withheld := 0
 	for i := 0; i < maxInputs && withheld < maxWithheld && len(s.found) < len(s.facts); i++ {
 		drawn := s.draw()
-		permits, err := s.permits(ctx, drawn)
-		if err != nil {
-			return err
-		}
-		if permits {
+		permits, err := s.verdict(ctx, drawn)
+		switch {
+		case errors.Is(err, errCut) || ctx.Err() != nil:
+			return cmp.Or(ctx.Err(), err)
+		case permits || err != nil: // a failing builtin decides nothing
 			continue
 		}
 		withheld++
@@ -198,23 +203,15 @@ func newSearch(ctx context.Context, engine *opa.Engine, custom spec.Custom, docu
 	if err != nil {
 		return nil, err
 	}
-	places := map[string]vet.Place{}
-	for _, read := range inspected.Parameters.Required {
-		places[read.Name] = vet.Place{Row: read.Row, Column: read.Column}
-	}
 	shapes[ruleConditions()] = &shape{Type: "array", Items: &shape{Type: "string"}}
-	parameters = slices.DeleteFunc(parameters, func(f fact) bool { _, isRead := places[f.parameter()]; return !isRead })
 	read := newReads(constants.Reads, parameters, distinct(given, inputKeys(documents)))
-	for _, one := range parameters {
-		read.places[one] = places[one.parameter()]
-	}
 	named := distinct(constants.Strings, given)
 	return &search{
 		engine: engine, module: spec.Module{Kind: rule.KindRego, Stage: appsv1alpha1.StagePreCheck, Enforcement: appsv1alpha1.EnforcementEnforce, Custom: &custom},
 		facts: read.facts[:min(len(read.facts), maxFacts)], isCut: len(read.facts) > maxFacts, reads: read,
 		shapes: shapes, values: newValues(constants, custom.Source, named),
 		random: rand.New(rand.NewPCG(1, 2)), found: map[fact]Finding{}, comparesWithEmpty: slices.Contains(named, ""),
-		cordons: strings.Contains(custom.Source, "unschedulable"),
+		cordons: strings.Contains(custom.Source, "unschedulable"), readsStage: strings.Contains(custom.Source, "stage"),
 	}, nil
 }
 
@@ -232,10 +229,10 @@ type search struct {
 	isCut       bool
 	evaluations int
 
-	// cordons is true for a module that reads input.node.unschedulable.
-	cordons bool
+	// cordons is true for a module that reads input.node.unschedulable, and readsStage for one that reads input.stage.
+	cordons, readsStage bool
 
-	// shapes are the schemas of the optional parameters.
+	// shapes are the schemas of the parameters.
 	shapes map[fact]*shape
 
 	// comparesWithEmpty is true for a module that names the empty text.
@@ -272,7 +269,7 @@ func (s *search) replace(ctx context.Context, drawn facts, removed fact, by Form
 	}
 	value, opens := s.opens(ctx, without, removed)
 	// A module may compare two facts: then an empty one is as good as any that differs.
-	if !opens || by == Empty && removed.encoding == asString && !s.waits(ctx, without.with(removed, another)) {
+	if !opens || by == Empty && removed.encoding == asString && !s.differs(ctx, without, removed) {
 		return nil
 	}
 	found := Finding{Fact: removed.String(), Form: by, Permitted: value}
@@ -289,11 +286,20 @@ func (s *search) replace(ctx context.Context, drawn facts, removed fact, by Form
 	return nil
 }
 
+// differs reports whether the pod waits with another unknown value.
+func (s *search) differs(ctx context.Context, without facts, removed fact) bool {
+	texts := []string{another}
+	for _, one := range s.values.orders {
+		texts = append(texts, one.least[1])
+	}
+	return slices.ContainsFunc(texts, func(text string) bool { return s.waits(ctx, without.with(removed, text)) })
+}
+
 // opens reports whether a pod that passes without a fact waits with an unknown value, and passes with a known one,
 // which is returned.
 func (s *search) opens(ctx context.Context, without facts, removed fact) (value string, opens bool) {
-	// An absent text that passes as the least one does counts as an early one.
-	if s.values.ordersTexts && removed.encoding == asString {
+	// An absent text that passes as the least text does counts as an early text.
+	if s.values.ordersTexts && s.values.malformed == "" && !removed.isParameter() && removed.encoding == asString {
 		if permits, err := s.verdict(ctx, without.with(removed, leastText)); permits && err == nil {
 			return "", false
 		}
@@ -346,11 +352,13 @@ func (s *search) verdict(ctx context.Context, with facts) (bool, error) {
 	if s.evaluations++; s.evaluations > maxEvaluations {
 		return false, errCut
 	}
-	input, err := s.input(with)
+	input, stage, err := s.input(with)
 	if err != nil {
 		return false, err
 	}
-	output, err := s.engine.Replay(ctx, s.module, input)
+	module := s.module
+	module.Stage = cmp.Or(stage, module.Stage)
+	output, err := s.engine.Replay(ctx, module, input)
 	if err != nil {
 		return false, err
 	}

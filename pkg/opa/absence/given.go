@@ -98,7 +98,7 @@ func (s *search) read(ctx context.Context, documents []map[string]any, at []int)
 		if err != nil {
 			return nil, fmt.Errorf("completing an input: %w", err)
 		}
-		one := &given{index: at[i], text: text, optional: read(whole, s.facts), now: now}
+		one := &given{index: at[i], text: text, optional: read(whole, s.facts), now: monday}
 		if number, ok := whole["now"].(json.Number); ok {
 			if nanoseconds, err := number.Int64(); err == nil {
 				one.now = nanoseconds

@@ -4,19 +4,39 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// now is the time of the inputs that are made, a Monday, in nanoseconds.
-const now = int64(1767607200000000000)
+// Times of the inputs that are made, in nanoseconds.
+const (
+	monday   = int64(1767607200000000000) // 2026-01-05T10:00:00Z
+	saturday = int64(1768015800000000000) // 2026-01-10T03:30:00Z
+	inYears  = int64(1940882400000000000) // 2031-07-03T22:00:00Z
+)
 
-// input returns the input document with the facts, in the schema of policies/schema/input.json.
-func (s *search) input(from facts) (json.RawMessage, error) {
+// input returns the input document with the facts, in the schema of policies/schema/input.json, and its stage.
+func (s *search) input(from facts) (json.RawMessage, appsv1alpha1.TransitionStage, error) {
 	document, err := s.document(from)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
+	s.write(document, from)
+	apply(document)
+	if pod := entries(document, "pod"); pod != nil && (from.ended != fact{} || from.given == nil && !from.is(available)) {
+		stop(pod, from.ended.key)
+	}
+	text, err := json.Marshal(document)
+	stage, _ := document["stage"].(string)
+	return text, appsv1alpha1.TransitionStage(stage), err
+}
+
+// write writes the optional facts that a document does not have yet, and removes others.
+func (s *search) write(document map[string]any, from facts) {
 	var before map[fact]string
 	if from.given != nil {
 		before = from.given.optional
@@ -31,16 +51,31 @@ func (s *search) input(from facts) (json.RawMessage, error) {
 		switch {
 		case object == nil || present && known && value == had:
 		case present:
-			object[one.key] = one.document(value)
-		case !one.isField():
+			object[one.key] = one.document(value, from)
+		case !one.isField() && !s.shapes[one].mustBeSet():
 			delete(object, one.key)
 		}
 	}
-	apply(document)
-	if pod := entries(document, "pod"); from.isDown && pod != nil {
-		pod["ready"], pod["available"] = false, false
+}
+
+// stop makes a pod one that does not serve: the times since which it does are 0, but for a given one. A pod that is not
+// available for another reason may be ready.
+func stop(pod map[string]any, but string) {
+	zero := []string{"available_since", "ready_since"}
+	pod["available"] = false
+	if but == "available_since" {
+		zero = nil
+	} else {
+		pod["ready"] = false
+		if conditions, ok := pod["conditions"].(map[string]any); ok && conditions["Ready"] != nil {
+			conditions["Ready"] = map[string]any{"status": "False", "reason": "", "since": 0}
+		}
 	}
-	return json.Marshal(document)
+	for _, name := range zero {
+		if _, isThere := pod[name]; isThere && name != but {
+			pod[name] = 0
+		}
+	}
 }
 
 // document returns the document of the input that is given, or one with the facts that are not optional.
@@ -52,23 +87,32 @@ func (s *search) document(from facts) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	others := []any{}
-	for i := range from.others {
-		others = append(others, podDocument(from, fmt.Sprintf("web-%d", i+1)))
+	other := []any{}
+	for i := range from.number(others) {
+		pod := podDocument(from, fmt.Sprintf("web-%d", i+1))
+		if i < from.number(permitted) {
+			pod["permitted"], pod["available"], pod["available_since"] = true, false, 0
+		}
+		other = append(other, pod)
 	}
+	given := []any{}
+	for i := range from.number(permits) {
+		given = append(given, map[string]any{"pod": fmt.Sprintf("web-%d", i+1), "at": from.number(currentTime) - 60e9})
+	}
+	count, now := from.number(others), from.number(currentTime)
 	return map[string]any{
-		"stage": s.module.Stage, "now": now, "parameters": parameters,
-		"operation": map[string]any{"id": "pod-delete", "type": from.operation, "cause": "", "since": now - 1e9},
-		"pod":       podDocument(from, "web-0"), "pods": others,
-		"namespace": map[string]any{"name": from.namespace, "labels": map[string]any{}},
+		"stage": from.text(stage), "now": now, "parameters": parameters,
+		"operation": map[string]any{"id": "pod-delete", "type": from.text(operationType), "cause": "", "since": now - from.number(waited)*1e9},
+		"pod":       podDocument(from, from.text(podName)), "pods": other,
+		"namespace": map[string]any{"name": from.text(namespaceName), "labels": map[string]any{}},
 		"owner": map[string]any{
-			"kind": from.owner, "name": "web", "uid": "web", "desired": from.others + 1, "revision": "1", "paused": from.paused,
+			"kind": from.text(ownerKind), "name": "web", "uid": "web", "desired": count + 1, "revision": "1", "paused": from.is(paused),
 		},
 		"node": map[string]any{
-			"name": "node-1", "labels": map[string]any{}, "zone": "zone-1", "unschedulable": from.cordoned, "conditions": map[string]any{},
+			"name": "node-1", "labels": map[string]any{}, "zone": "zone-1", "unschedulable": from.is(cordoned), "conditions": map[string]any{},
 		},
-		"counts":  map[string]any{"selected": from.others + 1, "desired": from.others + 1, "available": from.others, "reserved": 0},
-		"permits": []any{}, "rule": map[string]any{"name": "rule", "stage": "PreCheck", "enforcement": "Enforce"},
+		"counts":  map[string]any{"selected": count + 1, "desired": count + 1, "available": count, "reserved": min(count, from.number(permitted))},
+		"permits": given, "rule": map[string]any{"name": "rule", "stage": from.text(stage), "enforcement": "Enforce"},
 	}, nil
 }
 
@@ -78,7 +122,9 @@ func apply(document map[string]any) {
 	if conditions, ok := rule["conditions"].(json.RawMessage); ok {
 		var types []any
 		if err := json.Unmarshal(conditions, &types); err == nil {
-			rule["conditions"] = append(types, entries(document, "operation")["type"])
+			operation := entries(document, "operation")["type"]
+			types = slices.DeleteFunc(types, func(one any) bool { return one == operation })
+			rule["conditions"] = append(types, operation)
 		}
 	}
 	for key, value := range entries(document, "rule.filter.matchLabels") {
@@ -105,30 +151,28 @@ func extend(document map[string]any, path string) {
 }
 
 func podDocument(from facts, name string) map[string]any {
-	created := now - from.age*1e9
-	since := created
-	if !from.available {
-		since = 0
-	}
+	created := from.number(currentTime) - from.number(age)*1e9
 	return map[string]any{
-		"name": name, "namespace": from.namespace, "uid": name, "labels": map[string]any{}, "annotations": map[string]any{},
-		"owner":    map[string]any{"kind": from.owner, "name": "web", "uid": "web"},
-		"revision": map[string]any{"current": "1", "state": from.revision},
-		"node":     "node-1", "created": created, "ready": from.available, "available": from.available,
-		"available_since": since, "permitted": false, "skip_rules": []string{},
-		"images": []any{map[string]any{"container": "app", "registry": "docker.io", "repository": "library/web", "tag": "1.0.0", "digest": ""}},
+		"name": name, "namespace": from.text(namespaceName), "uid": name, "labels": map[string]any{}, "annotations": map[string]any{},
+		"owner":    map[string]any{"kind": from.text(ownerKind), "name": "web", "uid": "web"},
+		"revision": map[string]any{"current": "1", "state": from.text(revisionState)},
+		"node":     "node-1", "created": created, "ready": from.is(available), "available": from.is(available),
+		"available_since": created, "permitted": false, "skip_rules": []string{},
+		"images": []any{map[string]any{
+			"container": "app", "registry": from.text(registry), "repository": "library/web", "tag": "1.0.0", "digest": "",
+		}},
 		"resources": []any{map[string]any{
 			"container": "app", "requests": map[string]any{}, "limits": map[string]any{},
 		}},
-		"restarts": 0, "conditions": map[string]any{}, "started": created, "ready_since": since,
+		"restarts": from.number(restarts), "conditions": map[string]any{}, "started": created, "ready_since": created,
 	}
 }
 
 // document returns the value of a fact as it is written in the input.
-func (f fact) document(value string) any {
+func (f fact) document(value string, in facts) any {
 	switch f.encoding {
 	case asCondition:
-		return map[string]any{"status": value, "reason": "", "since": now - 1e9}
+		return map[string]any{"status": value, "reason": "", "since": json.RawMessage(in.before(time.Second))}
 	case asQuantity: // one gibibyte for what is no number
 		number, err := strconv.ParseFloat(value, 64)
 		if err != nil {

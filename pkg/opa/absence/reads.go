@@ -48,10 +48,10 @@ type reads struct {
 // the constant strings of the module, and the keys by which it reads values whose place is not known.
 func newReads(module vet.Reads, parameters []fact, given []string) reads {
 	found := reads{bodies: module.Bodies, input: module.Input, places: map[fact]vet.Place{}, isProvided: map[fact]bool{}}
-	for _, one := range parameters {
-		found.add(one, vet.Place{}, false)
-	}
 	keys := keysIn(module, given)
+	for _, one := range parameters {
+		found.addParameter(one, module, keys)
+	}
 	encodings := map[string]encoding{podConditions: asCondition, podRequests: asQuantity, podLimits: asQuantity}
 	whole := map[string]bool{}
 	for _, object := range objects() {
@@ -59,7 +59,8 @@ func newReads(module vet.Reads, parameters []fact, given []string) reads {
 		for _, read := range module.Input {
 			switch below, isBelow := keyBelow(path, read); {
 			case isBelow && below != vet.AnyKey:
-				found.add(fact{object, below, encodings[object]}, read.Places[len(path)], read.IsProvided && len(read.Path) == len(path)+1)
+				found.add(fact{object, below, encodings[object]}, read.Places[len(path)], read.Provides(len(path)))
+			case isBelow && read.Provides(len(path)): // a default for any key
 			case isBelow, isPassedOn(path, read) && areKeys(path[len(read.Path):], keys):
 				whole[object] = true
 			}
@@ -73,7 +74,7 @@ func newReads(module vet.Reads, parameters []fact, given []string) reads {
 		for _, key := range slices.Sorted(maps.Keys(keys)) {
 			one := fact{object, key, encodings[object]}
 			if _, known := found.places[one]; whole[object] && !known {
-				found.add(one, keys[key], false)
+				found.add(one, keys[key], isTested(module, append(splitPath(object), key)))
 			}
 		}
 	}
@@ -85,7 +86,7 @@ func (r *reads) hasEntries(one fact) bool {
 	path := splitPath(one.object + "." + one.key)
 	return slices.ContainsFunc(r.input, func(read vet.InputRead) bool {
 		_, isEntry := keyBelow(path, read)
-		return isEntry && !read.IsIterated && !read.IsOptional && !read.IsProvided
+		return isEntry && !read.IsIterated && !read.IsItem && !read.IsOptional && !read.Provides(len(path))
 	})
 }
 
@@ -142,6 +143,31 @@ func (r *reads) add(one fact, place vet.Place, isProvided bool) {
 	r.isProvided[one] = r.isProvided[one] && isProvided
 }
 
+// addParameter adds a parameter that the module reads, or may read of an object that it passes on.
+func (r *reads) addParameter(one fact, module vet.Reads, keys map[string]vet.Place) {
+	path := splitPath(one.object + "." + one.key)
+	isPassed := false
+	for _, read := range module.Input {
+		shared := min(len(path), len(read.Path))
+		switch {
+		case !slices.Equal(path[:shared], read.Path[:shared]):
+		case len(read.Path) >= len(path):
+			r.add(one, read.Places[len(path)-1], read.Provides(len(path)-1))
+		default:
+			isPassed = isPassed || !read.IsIterated && areKeys(path[shared:], keys)
+		}
+	}
+	if _, known := r.places[one]; isPassed && !known {
+		r.add(one, keys[one.key], isTested(module, path))
+	}
+}
+
+// isTested reports whether the module tests whether the value at a path is absent, where it may have been passed on.
+func isTested(module vet.Reads, path []string) bool {
+	return module.TestedKeys[path[len(path)-1]] ||
+		slices.ContainsFunc(module.Tested, func(read vet.InputRead) bool { return slices.Equal(read.Path, path) })
+}
+
 // addField adds a field that the module reads, or may read of an object that it passes on.
 func (r *reads) addField(one fact, module vet.Reads, keys map[string]vet.Place) {
 	path := splitPath(one.object + "." + one.key)
@@ -151,7 +177,7 @@ func (r *reads) addField(one fact, module vet.Reads, keys map[string]vet.Place) 
 			continue
 		}
 		if place, isKey := keys[one.key]; len(read.Path) >= len(path) {
-			r.add(one, read.Places[len(path)-1], read.IsProvided)
+			r.add(one, read.Places[len(path)-1], read.Provides(len(path)-1))
 		} else if isKey {
 			r.add(one, place, false)
 		}

@@ -24,6 +24,9 @@ type shape struct {
 // isMap reports whether such a value has keys that the schema does not name.
 func (s *shape) isMap() bool { return s != nil && s.Patterns[""] != nil }
 
+// mustBeSet reports whether a rule must set such a parameter.
+func (s *shape) mustBeSet() bool { return s != nil && s.isRequired }
+
 // hasValues reports whether all parts of such a value have known types.
 func (s *shape) hasValues() bool {
 	switch {
@@ -126,8 +129,8 @@ func (s *search) json(of fact, from scalars, in facts) string {
 	return string(encoded)
 }
 
-// optionalParameters returns the parameters that a rule need not set, and maps, whose entries it need not set, with their shapes. schema comes from parameters.Schema.JSONSchema;
-// without one, all parameters of a module are set beside it.
+// optionalParameters returns the parameters with a schema, and their shapes. schema comes from parameters.Schema.JSONSchema; without one, all
+// parameters of a module are set beside it.
 func optionalParameters(schema json.RawMessage) ([]fact, map[fact]*shape, error) {
 	shapes := map[fact]*shape{}
 	if len(schema) == 0 {
@@ -148,7 +151,7 @@ func optionalParameters(schema json.RawMessage) ([]fact, map[fact]*shape, error)
 				one.encoding = asString
 			}
 			property.isRequired = !mayLack
-			if (mayLack || property.isMap()) && property.hasValues() && len(property.Properties) == 0 {
+			if property.hasValues() && len(property.Properties) == 0 {
 				found = append(found, one)
 				shapes[one] = property
 			}

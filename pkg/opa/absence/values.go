@@ -18,6 +18,9 @@ type values struct {
 	// known are the values that the module names, alone and as the builtins read them that the module calls.
 	known []string
 
+	// named are the values as the module names them.
+	named []string
+
 	// unknown are groups of values that no module names: text, and values as the builtins read them. A pod waits with
 	// an unknown value if it waits with all of one group.
 	unknown [][]string
@@ -25,44 +28,49 @@ type values struct {
 	// malformed is a value that these builtins cannot read, without an error; empty without such builtins.
 	malformed string
 
-	// parsesTime is true for a module that parses points in time, and ordersTexts for one that compares texts by order.
-	parsesTime, ordersTexts bool
+	// orders are how the module compares values by order.
+	orders []order
+
+	// ordersTexts is true for a module that compares texts by order.
+	ordersTexts bool
 
 	// numbers are the first numbers in the module.
 	numbers []string
-}
 
-// Values with which a pod passes or waits if their order decides. most is more than a point in time, in nanoseconds.
-const (
-	leastText       = "!"
-	least, most     = "0", "9000000000000000000"
-	earliest, later = "1970-01-01T00:00:00Z", "2199-01-01T00:00:00Z"
-)
+	// zones are time zones, for a module that reads times.
+	zones []string
+}
 
 // newValues returns the values for a module with these strings.
 func newValues(constants vet.Constants, source string, named []string) values {
 	named = distinct(named, examples(named))
 	named = named[:min(len(named), maxValues)]
 	made := values{
-		known: named, unknown: [][]string{{unknown}}, parsesTime: strings.Contains(source, "time.parse_rfc3339_ns("),
+		named: named, known: named, unknown: [][]string{{unknown}}, orders: ordersIn(constants.Reads, source, named),
 		ordersTexts: constants.Reads.OrdersTexts, numbers: constants.Numbers[:min(len(constants.Numbers), maxValues)],
 	}
+	whole := made.orders
 	if strings.Contains(source, "json.unmarshal(") {
 		made.known = append(slices.Clip(made.known), document(constants.Reads, true), document(constants.Reads, false))
 		for _, value := range named {
 			made.known = append(made.known, document(constants.Reads, value), list(value))
 		}
 		made.unknown, made.malformed = append(made.unknown, []string{document(constants.Reads, unknown)}, []string{list(unknown)}), "[]"
+		made.orders = append(made.orders, inDocuments(whole, constants.Reads)...)
 	}
 	for _, separator := range named {
 		if !strings.Contains(source, "split") || len(separator) != 1 || strings.ContainsFunc(separator, isLetterOrDigit) {
 			continue
 		}
 		thrice := func(value string) string { return strings.Join([]string{value, value, value}, separator) }
+		twice := func(value string) string { return value + separator + value }
 		for _, value := range named {
-			made.known = append(made.known, thrice(value))
+			made.known = append(made.known, thrice(value), twice(value))
 		}
-		made.unknown, made.malformed = append(made.unknown, []string{thrice(unknown)}), "malformed"
+		made.unknown, made.malformed = append(made.unknown, []string{thrice(unknown)}, []string{twice(unknown)}), "malformed"
+		for _, one := range whole {
+			made.orders = append(made.orders, one.with(thrice))
+		}
 		break
 	}
 	if strings.Contains(source, "time.weekday(") {
@@ -70,28 +78,17 @@ func newValues(constants vet.Constants, source string, named []string) values {
 			made.known = append(made.known, day.String())
 		}
 	}
-	// Where the order decides, an absent value counts as the least ones, and a pod may pass with the greatest one.
-	if constants.Reads.OrdersTexts {
-		made.order([]string{leastText, "0"}, "~")
-	}
 	if strings.Contains(source, "to_number(") || strings.Contains(source, "units.parse") {
 		made.known = append(made.known, made.numbers...)
-		made.unknown = append(made.unknown, []string{"0.5", "987654321"})
-		made.order([]string{"0", "0.5"}, "987654321")
 	}
-	if strings.Contains(source, "semver.") {
-		made.unknown = append(made.unknown, []string{"0.0.1-alpha", "999.0.0"})
-		made.order([]string{"0.0.1-alpha", "0.0.2"}, "999.0.0")
+	if strings.Contains(source, "time.") {
+		made.zones = []string{"UTC", "Asia/Tokyo", "America/Los_Angeles"}
 	}
-	if made.parsesTime {
-		made.order([]string{earliest, "1970-01-01T00:00:01Z"}, later)
+	for _, one := range made.orders {
+		made.unknown = append(made.unknown, one.least, []string{one.least[1], one.greatest})
+		made.known = append(slices.Clip(made.known), one.greatest)
 	}
 	return made
-}
-
-// order adds the least values of an order, and the greatest one.
-func (v *values) order(least []string, greatest string) {
-	v.unknown, v.known = append(v.unknown, least), append(slices.Clip(v.known), greatest)
 }
 
 func isLetterOrDigit(char rune) bool { return unicode.IsLetter(char) || unicode.IsDigit(char) }
@@ -120,42 +117,68 @@ func document(module vet.Reads, value any) string {
 	return string(encoded)
 }
 
-// unknown returns groups of fact values that no module names. A module that compares by order names a bound: an absent fact counts as the
-// least value there, like a zero value in Go.
+// unknown returns groups of fact values that no module names. What a parameter counts as if it is not set is not known: a greatest value
+// alone is a group, too.
 func (s *search) unknown(of fact, in facts) [][]string {
-	switch of.encoding { //nolint:exhaustive // Others have the values of strings.
-	case asJSON:
-		var groups [][]string
-		for _, from := range []scalars{
-			{texts: []string{unknown}, numbers: []string{least}}, {texts: []string{unknown}, numbers: []string{most}},
-			{texts: []string{earliest}, numbers: []string{least}, prefersNumbers: true},
-			{texts: []string{later}, numbers: []string{most}, prefersNumbers: true},
-		} {
-			groups = append(groups, []string{s.json(of, from, in)})
+	groups := s.values.unknown
+	switch {
+	case of.encoding == asTime:
+		return [][]string{{in.before(time.Second)}}
+	case of.encoding == asQuantity:
+		return append(slices.Clip(groups), []string{least, "0.001"})
+	case of.encoding == asJSON:
+		groups = nil
+		for _, texts := range s.extremes() {
+			for _, number := range []string{least, most} {
+				groups = append(groups,
+					[]string{s.json(of, scalars{texts: []string{texts}, numbers: []string{number}}, in)},
+					[]string{s.json(of, scalars{texts: []string{texts}, numbers: []string{number}, prefersNumbers: true}, in)},
+				)
+			}
 		}
-		return groups
-	case asTime:
-		return [][]string{{before(in, time.Second)}}
-	case asString:
-		if of.isParameter() && s.values.parsesTime {
-			return append(slices.Clone(s.values.unknown), []string{earliest}, []string{later})
+	case of.isParameter():
+		for _, one := range s.values.orders {
+			groups = append(slices.Clip(groups), []string{one.greatest})
+		}
+		for _, zone := range s.values.zones {
+			groups = append(slices.Clip(groups), []string{zone})
 		}
 	}
-	return s.values.unknown
+	return groups
+}
+
+// extremes returns an unknown text, and the least and the greatest one of each order.
+func (s *search) extremes() []string {
+	texts := []string{unknown}
+	for _, one := range s.values.orders {
+		texts = append(texts, one.least[0], one.greatest)
+	}
+	return texts
 }
 
 // known returns fact values with which a pod may pass, short ones first; the last one has all values if it is a list. A parameter may
 // have to be a name or another fact in the input.
 func (s *search) known(of fact, in facts) []string {
 	if of.encoding == asTime {
-		return []string{before(in, 30*24*time.Hour)}
+		return []string{in.before(30 * 24 * time.Hour)}
 	}
 	found := slices.Clone(s.permitting[of])
 	texts := s.texts(of, in)
+	for _, one := range s.values.orders {
+		if of.isParameter() {
+			texts = append(texts, one.least[0])
+		}
+	}
+	if of.encoding == asQuantity {
+		texts = append(slices.Clip(texts), most)
+	}
 	if of.encoding != asJSON {
 		return append(found, texts...)
 	}
-	numbers := slices.Concat([]string{most}, s.values.numbers, small())
+	numbers := s.numbers()
+	if of == ruleConditions() {
+		found = append(found, "[]") // with the type of the operation
+	}
 	for i := range max(len(texts), len(numbers)) {
 		same := scalars{texts: []string{texts[i%len(texts)]}, numbers: []string{numbers[i%len(numbers)]}, isTrue: true}
 		found = append(found, s.json(of, same, in))
@@ -168,14 +191,26 @@ func (s *search) known(of fact, in facts) []string {
 	return append(found, s.json(of, scalars{texts: texts, numbers: numbers, isTrue: true, isAll: true}, in))
 }
 
-// before returns a point in time before that of an input, in nanoseconds.
-func before(in facts, by time.Duration) string {
-	at := now
-	if in.given != nil {
-		at = in.given.now
+// texts returns the texts that a fact may have in an input, of the values with which a pod may pass; at least one.
+func (s *search) texts(of fact, in facts) []string {
+	texts := s.values.known
+	if of.isParameter() {
+		texts = slices.Concat(texts, s.names(in), s.values.zones)
+		for about, value := range in.optional {
+			if about.encoding != asJSON && about.encoding != asTime {
+				texts = append(texts, value)
+			}
+		}
+		texts = distinct(texts, nil)
 	}
-	return strconv.FormatInt(at-by.Nanoseconds(), 10)
+	if len(texts) == 0 {
+		return []string{"web"}
+	}
+	return texts
 }
+
+// numbers returns the numbers that a parameter may have with which a pod passes.
+func (s *search) numbers() []string { return slices.Concat([]string{most}, s.values.numbers, small()) }
 
 // small returns the numbers that hours, minutes and days of a month may be.
 func small() []string {
@@ -186,27 +221,10 @@ func small() []string {
 	return found
 }
 
-// texts returns the texts that a fact may have in an input, of the values with which a pod may pass.
-func (s *search) texts(of fact, in facts) []string {
-	if !of.isParameter() {
-		return s.values.known
-	}
-	texts := slices.Concat(s.values.known, s.names(in))
-	for about, value := range in.optional {
-		if about.encoding != asJSON && about.encoding != asTime {
-			texts = append(texts, value)
-		}
-	}
-	if s.values.parsesTime {
-		texts = append(texts, earliest, later)
-	}
-	return distinct(texts, []string{"web"})
-}
-
 // names returns the names in an input.
 func (s *search) names(in facts) []string {
 	if in.given == nil {
-		return []string{"web-0", "shop", "node-1", "web"}
+		return []string{in.text(podName), in.text(namespaceName), "node-1", "web", in.text(registry)}
 	}
 	document, err := decode(in.given.text)
 	if err != nil {

@@ -29,7 +29,7 @@ func ReadConstants(source string) (Constants, error) {
 	if err != nil {
 		return Constants{}, AsCompileError(err)
 	}
-	found := Constants{Reads: Reads{Strings: map[string]Place{}}}
+	found := Constants{Reads: *newReads()}
 	numbers := map[string]bool{}
 	for _, file := range slices.Sorted(maps.Keys(modules)) {
 		module := modules[file]

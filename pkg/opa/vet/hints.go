@@ -112,7 +112,7 @@ func (s *scope) messageReads(rule *ast.Rule) []Problem {
 	var found []Problem
 	for _, read := range s.readsIn(parts) {
 		path := strings.Join(read.Path, "\x00")
-		if !isOptionalPath(read.Path) || read.IsProvided || known[path] {
+		if !isOptionalPath(read.Path) || read.Provided > 0 || known[path] {
 			continue
 		}
 		known[path] = true

@@ -62,6 +62,6 @@ func variableFact(ref ast.Ref) (fact string, ok bool) {
 
 // isOptionalEntry reports whether a reference is to a label or an annotation, or below one.
 func isOptionalEntry(ref ast.Ref) bool {
-	read, ok := (&ruleReads{}).resolve(ref)
-	return ok && len(read.Path) > 2 && isOptionalPath(read.Path[:3])
+	reads := (&ruleReads{}).resolve(ref)
+	return len(reads) == 1 && len(reads[0].Path) > 2 && isOptionalPath(reads[0].Path[:3])
 }

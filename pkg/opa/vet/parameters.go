@@ -43,8 +43,8 @@ type ParameterRead struct {
 
 // ReadParameters returns the parameters that a module reads, as Read has returned it.
 func ReadParameters(module *ast.Module) Parameters {
-	reads := Reads{Strings: map[string]Place{}}
-	readReads(module, &reads)
+	reads := newReads()
+	readReads(module, reads)
 	found, names, required := Parameters{}, map[string]bool{}, map[string]bool{}
 	if place := module.Package.Location; place != nil {
 		found.Row, found.Column = place.Row, place.Col
@@ -98,15 +98,4 @@ func listed(verb string, names []string) string {
 		names = append(names[:maxListed:maxListed], "...")
 	}
 	return "; " + verb + " " + strings.Join(names, ", ")
-}
-
-// defaultsOf returns the rules of a module that have a default value, other than the entry points.
-func defaultsOf(module *ast.Module) map[string]bool {
-	found := map[string]bool{}
-	for _, rule := range module.Rules {
-		if name := rule.Head.Ref().String(); rule.Default && name != "allow" && name != "deny" {
-			found[name] = true
-		}
-	}
-	return found
 }

@@ -36,6 +36,11 @@ func TestParameterHints(t *testing.T) {
 		"a computed name":                    {module: `allow if input.parameters[input.pod.labels.tier] > 3`, set: []string{"gold"}},
 		"in a function":                      {module: "_over(x) if x > input.parameters.limit\nallow if _over(3)", want: []string{vet.HintUnsetParameter}},
 		"in a message":                       {module: `deny contains sprintf("%v", [input.parameters.text]) if true`, want: []string{vet.HintUnsetParameter}},
+		"two local names in else branches":   {module: "_max := m if m := input.parameters.max\nelse := m if m := input.parameters.most\nallow if _max > 3", set: []string{"max", "most"}},
+		"a constant else branch":             {module: "_max := m if m := input.parameters.max\nelse := 3\nallow if _max > 3"},
+		"a rule that is a name":              {module: "_p := input.parameters\nallow if _p.limit > 3", want: []string{vet.HintUnsetParameter}},
+		"the reason":                         {module: "allow if input.pod.ready\nreason := input.parameters.text", set: []string{"text"}},
+		"a test":                             {module: `deny contains "x" if { input.parameters.teams; not "a" in input.parameters.teams }`},
 		"read twice":                         {module: `allow if { input.parameters.a > 1; input.parameters.a < 3 }`, want: []string{vet.HintUnsetParameter}},
 	} {
 		t.Run(name, func(t *testing.T) {

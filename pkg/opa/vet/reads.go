@@ -1,7 +1,9 @@
 package vet
 
 import (
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 )
@@ -15,16 +17,26 @@ type InputRead struct {
 	Path   []string
 	Places []Place
 
-	// IsProvided reports that the module has a value for the absence of the last key here, or tests whether it is absent.
-	IsProvided bool
+	// Provided is the number of the last keys for whose absence object.get has a value.
+	Provided int
 
-	// IsOptional reports that the rule has a value without this one: it is read by object.get, negated, or in a rule with a default.
+	// IsTested reports that the module tests whether the value is absent, or that its rule has another value then.
+	IsTested bool
+
+	// IsOptional reports that the rule may be meant to have no value without this one: it is provided, negated, or read in a rule with
+	// a default.
 	IsOptional bool
 
 	// IsIterated reports that the module counts the items, or reads one after the other; what it reads below an item is another
 	// InputRead.
 	IsIterated bool
+
+	// IsItem reports that the value is in an item of a list or a map that the module iterates.
+	IsItem bool
 }
+
+// Provides reports whether the module has a value where the key at an index in the path is absent, or tests whether it is.
+func (r InputRead) Provides(index int) bool { return r.IsTested || index >= len(r.Path)-r.Provided }
 
 // Place is a place in a module, or in the file of a part that it imports.
 type Place struct {
@@ -42,12 +54,18 @@ type Reads struct {
 	// Bodies are the comparisons with constant strings, by rule: its conditions may hold only with all of them.
 	Bodies [][]Equality
 
+	// Tested are values whose absence a helper rule tests, and TestedKeys keys of values whose place in the input is not known.
+	Tested     []InputRead
+	TestedKeys map[string]bool
+
 	// OrdersTexts reports that the module compares a constant string by order.
 	OrdersTexts bool
 
 	// Strings are the constant strings, which are keys where a key is computed, with the first place of each.
 	Strings map[string]Place
 }
+
+func newReads() *Reads { return &Reads{Strings: map[string]Place{}, TestedKeys: map[string]bool{}} }
 
 // Equality is a value of the input that is compared with a constant string.
 type Equality struct {
@@ -57,28 +75,107 @@ type Equality struct {
 
 // readReads returns the reads of a module that was parsed.
 func readReads(module *ast.Module, found *Reads) {
-	negated := map[string][]InputRead{} // by the name of the rule
-	defaults := defaultsOf(module)
-	var rules []*ruleReads
+	names := namesIn(module)
+	tests := map[string][]InputRead{} // by the name of the rule in which they count, empty for all
+	var branches []*ruleReads
+	var compared []InputRead
 	for _, rule := range module.Rules {
-		one := newRuleReads(module, rule, found)
-		one.collect(defaults[ruleName(rule)])
-		if body := one.equalities(); len(body) > 0 {
-			found.Bodies = append(found.Bodies, body)
+		fallback := otherValue(module, rule)
+		for _, branch := range elseBranches(rule) {
+			one := newRuleReads(branch, names, found)
+			if _, isName := names[ast.Var(ruleName(rule))]; isName {
+				continue // what is read of it is read elsewhere
+			}
+			one.collect(fallback)
+			if body := one.equalities(); len(body) > 0 {
+				found.Bodies = append(found.Bodies, body)
+			}
+			if rule.Head.Key == nil {
+				tests[ruleName(rule)] = append(tests[ruleName(rule)], one.negated...)
+			}
+			if rule.Head.Key == nil && !isEntry(ruleName(rule)) {
+				tests[""], compared = append(tests[""], one.tested...), append(compared, one.compared...)
+			}
+			branches = append(branches, one)
 		}
-		if rule.Head.Key == nil {
-			negated[ruleName(rule)] = append(negated[ruleName(rule)], one.negated...)
-		}
-		rules = append(rules, one)
 	}
-	for _, one := range rules {
-		tested := slices.Concat(one.tested, negated[ruleName(one.rule)])
+	found.Tested = append(found.Tested, slices.Concat(tests[""], compared)...)
+	for _, one := range branches {
+		tested := slices.Concat(one.tested, tests[ruleName(one.rule)], tests[""])
 		for _, read := range one.reads {
-			read.IsOptional = read.IsOptional || defaults[ruleName(one.rule)]
-			read.IsProvided = read.IsProvided || slices.ContainsFunc(tested, func(other InputRead) bool { return slices.Equal(other.Path, read.Path) })
+			isTest := func(other InputRead) bool { return other.tests(read) }
+			read.IsOptional = read.IsOptional || read.IsTested || read.Provided > 0 || slices.ContainsFunc(tested, isTest)
+			read.IsTested = read.IsTested || slices.ContainsFunc(slices.Concat(tested, one.compared, compared), isTest)
 			found.Input = append(found.Input, read)
 		}
 	}
+}
+
+// tests reports whether a test of one value tests another: the same, or a value in it, for parameters and input.rule.
+func (r InputRead) tests(other InputRead) bool {
+	hasParts := len(r.Path) > 1 && (r.Path[0] == "parameters" || r.Path[0] == "rule")
+	return slices.Equal(r.Path, other.Path) || hasParts && len(r.Path) < len(other.Path) && slices.Equal(r.Path, other.Path[:len(r.Path)])
+}
+
+// isEntry reports whether the engine reads a rule.
+func isEntry(name string) bool { return slices.Contains([]string{"allow", "deny", "reason"}, name) }
+
+// elseBranches returns a rule and its else branches, each without the next one.
+func elseBranches(rule *ast.Rule) []*ast.Rule {
+	var branches []*ast.Rule
+	for branch := rule; branch != nil; branch = branch.Else {
+		one := *branch
+		one.Else = nil
+		branches = append(branches, &one)
+	}
+	return branches
+}
+
+// otherValue returns the value of a rule whose other values are undefined: its default, or its last else branch without a condition. It is
+// nil without one, and for entry points.
+func otherValue(module *ast.Module, rule *ast.Rule) *ast.Term {
+	name := ruleName(rule)
+	if isEntry(name) {
+		return nil
+	}
+	for _, other := range module.Rules {
+		if other.Default && ruleName(other) == name {
+			return other.Head.Value
+		}
+	}
+	branches := elseBranches(rule)
+	if last := branches[len(branches)-1]; len(branches) > 1 && isUnconditional(last) {
+		return last.Head.Value
+	}
+	return nil
+}
+
+// isUnconditional reports whether the body of a rule is empty, or true.
+func isUnconditional(rule *ast.Rule) bool {
+	return len(rule.Body) == 0 || isTrueBody(rule.Body)
+}
+
+// namesIn returns the rules and imports that are names for values of the input.
+func namesIn(module *ast.Module) map[ast.Var][]InputRead {
+	made := &ruleReads{names: map[ast.Var][]InputRead{}}
+	for _, one := range module.Imports {
+		if ref, ok := one.Path.Value.(ast.Ref); ok && ref[0].Equal(ast.InputRootDocument) {
+			made.names[one.Name()] = made.resolve(ref)
+		}
+	}
+	constants := constantRules(module)
+	for range 2 { // since a name may stand for a part that another names
+		for _, rule := range module.Rules {
+			name := ruleName(rule)
+			if constants[name] == nil || isEntry(name) || len(rule.Head.Args) > 0 || len(rule.Head.Ref()) > 1 {
+				continue
+			}
+			if reads := made.inputValues(constants[name]); len(reads) > 0 {
+				made.names[ast.Var(name)] = reads
+			}
+		}
+	}
+	return made.names
 }
 
 // ruleReads are the reads of a rule.
@@ -86,21 +183,17 @@ type ruleReads struct {
 	found *Reads
 	rule  *ast.Rule
 
-	// names are local names for input values.
-	names map[ast.Var]InputRead
+	// names are names for values of the input: in the module, and local ones, which may stand for several values in several scopes.
+	names map[ast.Var][]InputRead
 
-	// reads are all reads; tested are the references that a body tests alone, and negated references that it negates alone.
-	reads, tested, negated []InputRead
+	// reads are all reads; tested are the references that a body tests alone, negated references that it negates alone, and compared
+	// references that it compares with what an absent value may be.
+	reads, tested, negated, compared []InputRead
 }
 
-// newRuleReads returns the reads in a rule with its local names, before any is collected.
-func newRuleReads(module *ast.Module, rule *ast.Rule, found *Reads) *ruleReads {
-	made := &ruleReads{found: found, rule: rule, names: map[ast.Var]InputRead{}}
-	for _, one := range module.Imports {
-		if ref, ok := one.Path.Value.(ast.Ref); ok && ref[0].Equal(ast.InputRootDocument) {
-			made.names[one.Name()], _ = made.resolve(ref)
-		}
-	}
+// newRuleReads returns the reads in a rule with its names, before any is collected.
+func newRuleReads(rule *ast.Rule, names map[ast.Var][]InputRead, found *Reads) *ruleReads {
+	made := &ruleReads{found: found, rule: rule, names: maps.Clone(names)}
 	made.nameValues()
 	return made
 }
@@ -111,8 +204,8 @@ func (r *ruleReads) nameValues() {
 		ast.NewGenericVisitor(func(node any) bool {
 			switch node := node.(type) {
 			case *ast.Expr:
-				if name, value, ok := r.named(node); ok {
-					r.names[name] = value
+				if name, values := r.named(node); len(values) > 0 {
+					r.name(name, values)
 				}
 			case *ast.SomeDecl:
 				if call, ok := node.Symbols[0].Value.(ast.Call); ok {
@@ -126,47 +219,61 @@ func (r *ruleReads) nameValues() {
 	}
 }
 
+// name gives values of the input a local name.
+func (r *ruleReads) name(name ast.Var, values []InputRead) {
+	for _, value := range values {
+		if !slices.ContainsFunc(r.names[name], func(known InputRead) bool { return slices.Equal(known.Path, value.Path) }) {
+			r.names[name] = append(slices.Clip(r.names[name]), value)
+		}
+	}
+}
+
 // named returns the local name that an expression gives a value of the input.
-func (r *ruleReads) named(expr *ast.Expr) (name ast.Var, value InputRead, ok bool) {
+func (r *ruleReads) named(expr *ast.Expr) (name ast.Var, values []InputRead) {
 	if !expr.IsAssignment() && !expr.IsEquality() || expr.Negated {
-		return "", InputRead{}, false
+		return "", nil
 	}
 	name, isVar := expr.Operand(0).Value.(ast.Var)
 	ref, isRef := expr.Operand(1).Value.(ast.Ref)
 	if !isVar || !isRef {
-		return "", InputRead{}, false
+		return "", nil
 	}
-	value, ok = r.resolve(ref)
-	return name, value, ok
+	return name, r.resolve(ref)
 }
 
 // nameItem gives the item of a list or an object its name.
 func (r *ruleReads) nameItem(item, of *ast.Term) {
-	name, isVar := item.Value.(ast.Var)
-	if value, ok := r.inputValue(of); isVar && ok {
-		r.names[name] = value.below(AnyKey, nil)
+	if name, isVar := item.Value.(ast.Var); isVar {
+		for _, value := range r.inputValues(of) {
+			value.IsItem = true
+			r.name(name, []InputRead{value.below(AnyKey, nil)})
+		}
 	}
 }
 
-// inputValue returns the value of the input that a term is.
-func (r *ruleReads) inputValue(term *ast.Term) (InputRead, bool) {
+// inputValues returns the values of the input that a term may be.
+func (r *ruleReads) inputValues(term *ast.Term) []InputRead {
 	switch value := term.Value.(type) {
 	case ast.Ref:
 		return r.resolve(value)
 	case ast.Var:
-		read, ok := r.names[value]
-		return read, ok
+		return r.names[value]
 	}
-	return InputRead{}, false
+	return nil
 }
 
-// resolve returns the value of the input that a reference is to.
-func (r *ruleReads) resolve(ref ast.Ref) (InputRead, bool) {
-	read, ok := InputRead{}, ref[0].Equal(ast.InputRootDocument)
-	if name, isVar := ref[0].Value.(ast.Var); isVar && !ok {
-		read, ok = r.names[name]
+// resolve returns the values of the input that a reference may be to.
+func (r *ruleReads) resolve(ref ast.Ref) []InputRead {
+	if ref[0].Equal(ast.InputRootDocument) {
+		return []InputRead{InputRead{}.withKeys(ref[1:])}
 	}
-	return read.withKeys(ref[1:]), ok
+	var found []InputRead
+	if name, isVar := ref[0].Value.(ast.Var); isVar {
+		for _, value := range r.names[name] {
+			found = append(found, value.withKeys(ref[1:]))
+		}
+	}
+	return found
 }
 
 // withKeys returns the read of a value below.
@@ -193,14 +300,29 @@ func (r InputRead) below(key string, at *ast.Location) InputRead {
 	return r
 }
 
-// collect adds what the rule reads. Where it has a default, its value is provided.
-func (r *ruleReads) collect(hasDefault bool) {
-	if value := r.rule.Head.Value; hasDefault && value != nil {
-		if read, ok := r.inputValue(value); ok {
-			r.tested = append(r.tested, read)
-		}
-	}
+// collect adds what the rule reads. The values that it computes are provided if it has a fallback; booleans and other
+// constants are no such values.
+func (r *ruleReads) collect(fallback *ast.Term) {
+	before := len(r.found.Others)
 	r.visit(r.rule)
+	if fallback == nil {
+		return
+	}
+	_, isBoolean := fallback.Value.(ast.Boolean)
+	isValue := !isBoolean && r.rule.Head.Value != nil && !ast.IsConstant(r.rule.Head.Value.Value)
+	for i := range r.reads {
+		r.reads[i].IsTested, r.reads[i].IsOptional = isValue, true
+	}
+	for _, other := range r.found.Others[before:] {
+		r.testKeyIn(other, isValue)
+	}
+}
+
+// testKeyIn notes that the last key of a value whose place is not known is tested.
+func (r *ruleReads) testKeyIn(other InputRead, isTest bool) {
+	if isTest && len(other.Path) > 0 {
+		r.found.TestedKeys[other.Path[len(other.Path)-1]] = true
+	}
 }
 
 // equalities returns the comparisons with constant strings.
@@ -211,9 +333,11 @@ func (r *ruleReads) equalities() []Equality {
 			return false
 		}
 		for i, operand := range expr.Operands() {
-			read, isRead := r.inputValue(operand)
-			if text, isText := expr.Operand(1 - i).Value.(ast.String); isRead && isText {
-				found = append(found, Equality{Path: read.Path, Value: string(text)})
+			text, isText := expr.Operand(1 - i).Value.(ast.String)
+			for _, read := range r.inputValues(operand) {
+				if isText {
+					found = append(found, Equality{Path: read.Path, Value: string(text)})
+				}
 			}
 		}
 		return false
@@ -248,22 +372,25 @@ func (r *ruleReads) visit(part any) {
 
 // visitExpr adds the reads of an expression, and reports whether that were all.
 func (r *ruleReads) visitExpr(expr *ast.Expr) bool {
-	if name, read, ok := r.named(expr); ok {
+	if name, values := r.named(expr); len(values) > 0 {
 		if name.IsWildcard() {
-			r.tested = append(r.tested, read)
+			r.tested, r.reads = append(r.tested, values...), append(r.reads, values...)
 		}
 		r.visitKeys(expr.Operand(1))
 		return true
 	}
-	if term, ok := expr.Terms.(*ast.Term); ok {
-		if read, ok := r.inputValue(term); ok {
-			r.tested = append(r.tested, read)
-			if expr.Negated {
-				r.negated = append(r.negated, read)
-			}
+	term, isTerm := expr.Terms.(*ast.Term)
+	if isTerm {
+		values := r.inputValues(term)
+		r.tested = append(r.tested, values...)
+		if expr.Negated {
+			r.negated = append(r.negated, values...)
+		}
+		if ref, isRef := term.Value.(ast.Ref); isRef && len(values) == 0 && isVar(ref[0]) {
+			r.testKeyIn(InputRead{}.withKeys(ref[1:]), !expr.Negated && len(r.rule.Head.Args) > 0)
 		}
 	}
-	if _, isTerm := expr.Terms.(*ast.Term); !expr.IsCall() && (!isTerm || !expr.Negated) {
+	if !expr.IsCall() && (!isTerm || !expr.Negated) {
 		return false
 	}
 	r.visitOperands(expr)
@@ -278,7 +405,6 @@ func (r *ruleReads) visitExpr(expr *ast.Expr) bool {
 func (r *ruleReads) visitOperands(expr *ast.Expr) {
 	before := len(r.reads)
 	if expr.IsCall() {
-		r.visitComparison(expr)
 		r.visitCall(expr.Operator().String(), expr.Operands())
 	} else {
 		r.visit(expr.Terms)
@@ -290,67 +416,114 @@ func (r *ruleReads) visitOperands(expr *ast.Expr) {
 	}
 }
 
-// visitComparison notes an order of texts, and a comparison with 0, which a time is that is not known.
-func (r *ruleReads) visitComparison(expr *ast.Expr) {
+// visitComparison notes an order of texts, and comparisons that test a value: with 0, which a time is that is not known, with the empty
+// text, or with null.
+func (r *ruleReads) visitComparison(name string, operands []*ast.Term) {
 	orders := []string{ast.GreaterThan.Name, ast.GreaterThanEq.Name, ast.LessThan.Name, ast.LessThanEq.Name}
-	name := expr.Operator().String()
 	isOrder := slices.Contains(orders, name)
-	if len(expr.Operands()) != 2 || !isOrder && name != ast.Equal.Name && name != ast.NotEqual.Name {
+	if len(operands) != 2 || !isOrder && name != ast.Equal.Name && name != ast.NotEqual.Name {
 		return
 	}
-	for i, operand := range expr.Operands() {
-		other := expr.Operand(1 - i)
-		if read, ok := r.inputValue(operand); ok && other.Value.Compare(ast.Number("0")) == 0 {
-			r.tested = append(r.tested, read)
+	r.found.OrdersTexts = r.found.OrdersTexts || isOrder && mayBeText(operands[0]) && mayBeText(operands[1])
+	for i, operand := range operands {
+		if other := operands[1-i].Value; other.Compare(ast.Number("0")) == 0 || other.Compare(ast.String("")) == 0 || other.Compare(ast.Null{}) == 0 {
+			r.compared = append(r.compared, r.measured(operand)...)
 		}
-		_, isText := other.Value.(ast.String)
-		r.found.OrdersTexts = r.found.OrdersTexts || isOrder && isText
 	}
+}
+
+// measured returns the values of the input that a term has, counts, or reads by object.get.
+func (r *ruleReads) measured(term *ast.Term) []InputRead {
+	call, ok := term.Value.(ast.Call)
+	switch {
+	case ok && call[0].String() == ast.Count.Name && len(call) > 1:
+		return r.inputValues(call[1])
+	case ok && call[0].String() == ast.ObjectGet.Name && len(call) > 2:
+		var found []InputRead
+		for _, read := range r.inputValues(call[1]) {
+			found = append(found, providedRead(read, call[2]))
+		}
+		return found
+	default:
+		return r.inputValues(term)
+	}
+}
+
+// mayBeText reports whether a term may be a string.
+func mayBeText(term *ast.Term) bool {
+	switch term.Value.(type) {
+	case ast.String, ast.Var, ast.Ref:
+		return true
+	}
+	return false
 }
 
 // visitItems adds the read of each item in a term.
 func (r *ruleReads) visitItems(of *ast.Term) {
-	read, ok := r.inputValue(of)
-	if !ok {
+	values := r.inputValues(of)
+	if len(values) == 0 {
 		r.visit(of)
 		return
 	}
-	read = read.below(AnyKey, of.Location)
-	read.IsIterated = true
-	r.reads = append(r.reads, read)
+	for _, read := range values {
+		read = read.below(AnyKey, of.Location)
+		read.IsIterated = true
+		r.reads = append(r.reads, read)
+	}
 	r.visitKeys(of)
 }
 
 // visitCall adds the reads of a call.
 func (r *ruleReads) visitCall(name string, operands []*ast.Term) {
-	if name == "object.get" && len(operands) >= 3 {
-		if read, ok := r.inputValue(operands[0]); ok {
-			r.reads = append(r.reads, providedRead(read, operands[1]))
+	r.visitComparison(name, operands)
+	if name == ast.ObjectGet.Name && len(operands) >= 3 {
+		if values := r.inputValues(operands[0]); len(values) > 0 {
+			for _, read := range values {
+				r.reads = append(r.reads, providedRead(read, operands[1]))
+			}
 			operands = operands[1:]
 		}
 	}
 	if name == ast.Member.Name {
 		r.testKey(operands[0], operands[1])
 	}
+	if name == ast.ObjectUnion.Name && len(operands) > 1 {
+		r.testDefaults(operands[0], operands[1])
+	}
+	if strings.HasPrefix(name, "is_") && len(operands) == 1 {
+		r.tested = append(r.tested, r.inputValues(operands[0])...)
+	}
 	for _, operand := range operands {
-		if read, ok := r.inputValue(operand); ok && name == "count" { // of the items, and not what they are
-			read.IsIterated = true
-			r.reads = append(r.reads, read)
-			r.visitKeys(operand)
-		} else {
+		values := r.inputValues(operand)
+		if len(values) == 0 || name != ast.Count.Name {
 			r.visit(operand)
+			continue
 		}
+		for _, read := range values {
+			read.IsIterated = true // its items are counted
+			r.reads = append(r.reads, read)
+		}
+		r.visitKeys(operand)
 	}
 }
 
 // testKey notes a test whether an object has a key, by object.keys.
 func (r *ruleReads) testKey(key, keys *ast.Term) {
 	call, ok := keys.Value.(ast.Call)
-	if !ok || call[0].String() != "object.keys" {
+	if !ok || call[0].String() != ast.ObjectKeys.Name {
 		return
 	}
-	if read, ok := r.inputValue(call[1]); ok {
+	for _, read := range r.inputValues(call[1]) {
 		r.tested = append(r.tested, read.withKeys([]*ast.Term{key}))
+	}
+}
+
+// testDefaults notes the keys in an object with which an input value is completed.
+func (r *ruleReads) testDefaults(defaults, object *ast.Term) {
+	if known, ok := defaults.Value.(ast.Object); ok {
+		for _, read := range r.inputValues(object) {
+			known.Foreach(func(key, _ *ast.Term) { r.tested = append(r.tested, read.withKeys([]*ast.Term{key})) })
+		}
 	}
 }
 
@@ -362,7 +535,7 @@ func providedRead(object InputRead, key *ast.Term) InputRead {
 		path.Foreach(func(key *ast.Term) { keys = append(keys, key) })
 	}
 	object = object.withKeys(keys)
-	object.IsProvided, object.IsOptional = true, true
+	object.Provided = len(keys)
 	return object
 }
 
@@ -374,13 +547,11 @@ func (r *ruleReads) visitTerm(term *ast.Term) bool {
 			r.found.Strings[string(value)] = InputRead{}.below("", term.Location).Places[0]
 		}
 	case ast.Var:
-		if read, ok := r.names[value]; ok {
-			r.reads = append(r.reads, read)
-		}
+		r.reads = append(r.reads, r.names[value]...)
 	case ast.Ref:
-		if read, ok := r.resolve(value); ok {
-			r.reads = append(r.reads, read)
-		} else if !value[0].Equal(ast.DefaultRootDocument) {
+		values := r.resolve(value)
+		r.reads = append(r.reads, values...)
+		if len(values) == 0 && !value[0].Equal(ast.DefaultRootDocument) {
 			r.found.Others = append(r.found.Others, InputRead{}.withKeys(value[1:]))
 		}
 		r.visitKeys(term)

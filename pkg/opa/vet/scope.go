@@ -35,7 +35,7 @@ func constantRules(module *ast.Module) map[string]*ast.Term {
 
 // newScope returns the names in a rule. rules are those of constantRules.
 func newScope(module *ast.Module, rules map[string]*ast.Term, rule *ast.Rule) *scope {
-	made := &scope{reads: newRuleReads(module, rule, &Reads{Strings: map[string]Place{}}), locals: map[ast.Var]*ast.Term{}, rules: rules}
+	made := &scope{reads: newRuleReads(rule, namesIn(module), newReads()), locals: map[ast.Var]*ast.Term{}, rules: rules}
 	ast.WalkExprs(rule, func(expr *ast.Expr) bool {
 		if name, value, ok := assigned(expr); ok {
 			made.locals[name] = value
@@ -81,12 +81,11 @@ func (s *scope) value(term *ast.Term) *ast.Term {
 // isOptional reports whether a term is a label or an annotation.
 func (s *scope) isOptional(term *ast.Term) bool {
 	if call, ok := term.Value.(ast.Call); ok && call[0].String() == "object.get" && len(call) > 3 {
-		if read, ok := s.reads.inputValue(call[1]); ok {
+		for _, read := range s.reads.inputValues(call[1]) {
 			return isOptionalPath(providedRead(read, call[2]).Path)
 		}
 	}
-	read, ok := s.reads.inputValue(term)
-	return ok && isOptionalPath(read.Path)
+	return slices.ContainsFunc(s.reads.inputValues(term), func(read InputRead) bool { return isOptionalPath(read.Path) })
 }
 
 // isOptionalPath reports whether a path leads to a label or an annotation.
@@ -102,8 +101,9 @@ func (s *scope) isNumber(term *ast.Term) bool {
 	case ast.Call:
 		return slices.Contains([]string{"count", "to_number", "plus", "minus", "mul", "div"}, value[0].String())
 	}
-	read, ok := s.reads.inputValue(term)
-	return ok && (slices.Equal(read.Path, []string{"now"}) || len(read.Path) == 2 && read.Path[0] == "counts")
+	return slices.ContainsFunc(s.reads.inputValues(term), func(read InputRead) bool {
+		return slices.Equal(read.Path, []string{"now"}) || len(read.Path) == 2 && read.Path[0] == "counts"
+	})
 }
 
 // messageParts returns the terms that only the message of a deny reads: its key, what the body names for it, and rules without a condition.
