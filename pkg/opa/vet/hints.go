@@ -42,9 +42,9 @@ func Hints(modules map[string]*ast.Module, entry spec.Entry) []Problem {
 // rulesHints returns the probable mistakes in the rules of a module.
 func rulesHints(module *ast.Module) []Problem {
 	var found []Problem
-	constants := constantRules(module)
+	names, constants := namesIn(module), constantRules(module)
 	for _, rule := range module.Rules {
-		found = append(found, ruleHints(rule, newScope(module, constants, rule))...)
+		found = append(found, ruleHints(rule, newScope(names, constants, rule))...)
 	}
 	return found
 }

@@ -1,7 +1,6 @@
 package vet
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -75,46 +74,71 @@ type Equality struct {
 
 // readReads returns the reads of a module that was parsed.
 func readReads(module *ast.Module, found *Reads) {
-	names := namesIn(module)
-	tests := map[string][]InputRead{} // by the name of the rule in which they count, empty for all
+	names, defaults := namesIn(module), defaultsIn(module)
+	tests := map[string]paths{"": {}} // by the name of the rule in which they count, empty for all
+	compared := paths{}
 	var branches []*ruleReads
-	var compared []InputRead
 	for _, rule := range module.Rules {
-		fallback := otherValue(module, rule)
+		name := ruleName(rule)
+		if _, isName := names[ast.Var(name)]; isName {
+			continue // what is read of it is read elsewhere
+		}
+		if tests[name] == nil {
+			tests[name] = paths{}
+		}
 		for _, branch := range elseBranches(rule) {
 			one := newRuleReads(branch, names, found)
-			if _, isName := names[ast.Var(ruleName(rule))]; isName {
-				continue // what is read of it is read elsewhere
-			}
-			one.collect(fallback)
+			one.collect(otherValue(defaults, rule))
 			if body := one.equalities(); len(body) > 0 {
 				found.Bodies = append(found.Bodies, body)
 			}
 			if rule.Head.Key == nil {
-				tests[ruleName(rule)] = append(tests[ruleName(rule)], one.negated...)
+				tests[name].add(one.negated)
 			}
-			if rule.Head.Key == nil && !isEntry(ruleName(rule)) {
-				tests[""], compared = append(tests[""], one.tested...), append(compared, one.compared...)
+			if rule.Head.Key == nil && !isEntry(name) {
+				found.Tested = append(found.Tested, slices.Concat(one.tested, one.compared)...)
+				tests[""].add(one.tested)
+				compared.add(one.compared)
 			}
 			branches = append(branches, one)
 		}
 	}
-	found.Tested = append(found.Tested, slices.Concat(tests[""], compared)...)
 	for _, one := range branches {
-		tested := slices.Concat(one.tested, tests[ruleName(one.rule)], tests[""])
-		for _, read := range one.reads {
-			isTest := func(other InputRead) bool { return other.tests(read) }
-			read.IsOptional = read.IsOptional || read.IsTested || read.Provided > 0 || slices.ContainsFunc(tested, isTest)
-			read.IsTested = read.IsTested || slices.ContainsFunc(slices.Concat(tested, one.compared, compared), isTest)
-			found.Input = append(found.Input, read)
-		}
+		found.addRule(one, tests[ruleName(one.rule)], tests[""], compared)
 	}
 }
 
-// tests reports whether a test of one value tests another: the same, or a value in it, for parameters and input.rule.
-func (r InputRead) tests(other InputRead) bool {
-	hasParts := len(r.Path) > 1 && (r.Path[0] == "parameters" || r.Path[0] == "rule")
-	return slices.Equal(r.Path, other.Path) || hasParts && len(r.Path) < len(other.Path) && slices.Equal(r.Path, other.Path[:len(r.Path)])
+// addRule adds the reads of a rule, with tests of other rules: of the same name, of helpers, and by comparisons in helpers.
+func (found *Reads) addRule(one *ruleReads, sameName, helpers, compared paths) {
+	tested, here := paths{}, paths{}
+	tested.add(one.tested)
+	here.add(one.compared)
+	for _, read := range one.reads {
+		isTested := tested.test(read) || sameName.test(read) || helpers.test(read)
+		read.IsOptional = read.IsOptional || read.IsTested || read.Provided > 0 || isTested
+		read.IsTested = read.IsTested || isTested || here.test(read) || compared.test(read)
+		found.Input = append(found.Input, read)
+	}
+}
+
+// paths are paths of values whose absence a module tests.
+type paths map[string]bool
+
+func (p paths) add(reads []InputRead) {
+	for _, read := range reads {
+		p[strings.Join(read.Path, "\x00")] = true
+	}
+}
+
+// test reports whether one of the tests is of a value, or of one that it is in, for parameters and input.rule.
+func (p paths) test(read InputRead) bool {
+	hasParts := len(read.Path) > 1 && (read.Path[0] == "parameters" || read.Path[0] == "rule")
+	for length := len(read.Path); length > 0; length-- {
+		if (length == len(read.Path) || hasParts && length > 1) && p[strings.Join(read.Path[:length], "\x00")] {
+			return true
+		}
+	}
+	return false
 }
 
 // isEntry reports whether the engine reads a rule.
@@ -133,21 +157,27 @@ func elseBranches(rule *ast.Rule) []*ast.Rule {
 
 // otherValue returns the value of a rule whose other values are undefined: its default, or its last else branch without a condition. It is
 // nil without one, and for entry points.
-func otherValue(module *ast.Module, rule *ast.Rule) *ast.Term {
+func otherValue(defaults map[string]*ast.Term, rule *ast.Rule) *ast.Term {
 	name := ruleName(rule)
-	if isEntry(name) {
-		return nil
-	}
-	for _, other := range module.Rules {
-		if other.Default && ruleName(other) == name {
-			return other.Head.Value
-		}
+	if value := defaults[name]; value != nil || isEntry(name) {
+		return value
 	}
 	branches := elseBranches(rule)
 	if last := branches[len(branches)-1]; len(branches) > 1 && isUnconditional(last) {
 		return last.Head.Value
 	}
 	return nil
+}
+
+// defaultsIn returns the default values of rules by their names, without entry points.
+func defaultsIn(module *ast.Module) map[string]*ast.Term {
+	found := map[string]*ast.Term{}
+	for _, rule := range module.Rules {
+		if name := ruleName(rule); rule.Default && !isEntry(name) {
+			found[name] = rule.Head.Value
+		}
+	}
+	return found
 }
 
 // isUnconditional reports whether the body of a rule is empty, or true.
@@ -183,8 +213,9 @@ type ruleReads struct {
 	found *Reads
 	rule  *ast.Rule
 
-	// names are names for values of the input: in the module, and local ones, which may stand for several values in several scopes.
-	names map[ast.Var][]InputRead
+	// names are names for values of the input in the module, and locals those in the rule, which may stand for several values in
+	// several scopes.
+	names, locals map[ast.Var][]InputRead
 
 	// reads are all reads; tested are the references that a body tests alone, negated references that it negates alone, and compared
 	// references that it compares with what an absent value may be.
@@ -193,7 +224,7 @@ type ruleReads struct {
 
 // newRuleReads returns the reads in a rule with its names, before any is collected.
 func newRuleReads(rule *ast.Rule, names map[ast.Var][]InputRead, found *Reads) *ruleReads {
-	made := &ruleReads{found: found, rule: rule, names: maps.Clone(names)}
+	made := &ruleReads{found: found, rule: rule, names: names, locals: map[ast.Var][]InputRead{}}
 	made.nameValues()
 	return made
 }
@@ -222,8 +253,8 @@ func (r *ruleReads) nameValues() {
 // name gives values of the input a local name.
 func (r *ruleReads) name(name ast.Var, values []InputRead) {
 	for _, value := range values {
-		if !slices.ContainsFunc(r.names[name], func(known InputRead) bool { return slices.Equal(known.Path, value.Path) }) {
-			r.names[name] = append(slices.Clip(r.names[name]), value)
+		if !slices.ContainsFunc(r.locals[name], func(known InputRead) bool { return slices.Equal(known.Path, value.Path) }) {
+			r.locals[name] = append(slices.Clip(r.locals[name]), value)
 		}
 	}
 }
@@ -257,9 +288,16 @@ func (r *ruleReads) inputValues(term *ast.Term) []InputRead {
 	case ast.Ref:
 		return r.resolve(value)
 	case ast.Var:
-		return r.names[value]
+		return r.valuesNamed(value)
 	}
 	return nil
+}
+
+func (r *ruleReads) valuesNamed(name ast.Var) []InputRead {
+	if values, isLocal := r.locals[name]; isLocal {
+		return values
+	}
+	return r.names[name]
 }
 
 // resolve returns the values of the input that a reference may be to.
@@ -269,7 +307,7 @@ func (r *ruleReads) resolve(ref ast.Ref) []InputRead {
 	}
 	var found []InputRead
 	if name, isVar := ref[0].Value.(ast.Var); isVar {
-		for _, value := range r.names[name] {
+		for _, value := range r.valuesNamed(name) {
 			found = append(found, value.withKeys(ref[1:]))
 		}
 	}
@@ -547,7 +585,7 @@ func (r *ruleReads) visitTerm(term *ast.Term) bool {
 			r.found.Strings[string(value)] = InputRead{}.below("", term.Location).Places[0]
 		}
 	case ast.Var:
-		r.reads = append(r.reads, r.names[value]...)
+		r.reads = append(r.reads, r.valuesNamed(value)...)
 	case ast.Ref:
 		values := r.resolve(value)
 		r.reads = append(r.reads, values...)

@@ -33,9 +33,9 @@ func constantRules(module *ast.Module) map[string]*ast.Term {
 	return values
 }
 
-// newScope returns the names in a rule. rules are those of constantRules.
-func newScope(module *ast.Module, rules map[string]*ast.Term, rule *ast.Rule) *scope {
-	made := &scope{reads: newRuleReads(rule, namesIn(module), newReads()), locals: map[ast.Var]*ast.Term{}, rules: rules}
+// newScope returns the names in a rule. names are those of namesIn, and rules those of constantRules.
+func newScope(names map[ast.Var][]InputRead, rules map[string]*ast.Term, rule *ast.Rule) *scope {
+	made := &scope{reads: newRuleReads(rule, names, newReads()), locals: map[ast.Var]*ast.Term{}, rules: rules}
 	ast.WalkExprs(rule, func(expr *ast.Expr) bool {
 		if name, value, ok := assigned(expr); ok {
 			made.locals[name] = value
