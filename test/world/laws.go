@@ -147,7 +147,8 @@ func newLaws(w *World) *laws {
 	l := &laws{
 		world: w, mirror: mirror{}, removed: map[string]int{}, past: map[string]bool{}, off: map[string]time.Duration{},
 		wished: map[string][]dated{}, bounds: map[string][]dated{},
-		pods: map[string]*podFacts{}, nodes: map[string]time.Time{}, freed: map[string][]time.Time{}, evicted: map[string][]time.Time{}, taken: map[string]time.Time{},
+		pods: map[string]*podFacts{}, nodes: map[string]time.Time{}, taken: map[string]time.Time{},
+		freed: map[string][]time.Time{}, evicted: map[string][]time.Time{},
 	}
 	for _, workload := range w.schedule.Workloads {
 		l.wished[workload.Name] = []dated{{w.began, workload.Replicas, revision{first, workload.isLabelled()}}}
