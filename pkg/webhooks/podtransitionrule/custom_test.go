@@ -261,7 +261,7 @@ func TestParametersOfInlineModules(t *testing.T) {
 		"set": {parameters: `{"min_age":5}`},
 		"misspelt": {parameters: `{"minAge":5}`, want: []string{
 			`spec.rules[0].rego.parameters: the rule sets the parameter "minAge", which the module does not read; it reads min_age (row 1, column 1 of the module)`,
-			`spec.rules[0].rego.parameters: the module reads the parameter "min_age", which the rule does not set: the condition with it is undefined; the rule sets minAge (row 3, column 25 of the module)`,
+			`spec.rules[0].rego.parameters: the module reads the parameter "min_age", which the rule does not set: the condition with it is undefined; the rule sets minAge (row 3, column 42 of the module)`,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
