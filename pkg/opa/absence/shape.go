@@ -100,21 +100,28 @@ func (s *shape) items(from scalars, keys []string) []any {
 	var items []any
 	for i := range max(len(from.texts), len(from.numbers)) {
 		one := from
+		one.isAll = false // a list in a list has one item
+		if len(s.Items.Properties) == 0 {
+			one.random = nil
+		}
 		one.texts, one.numbers = from.texts[i%len(from.texts):], from.numbers[i%len(from.numbers):]
 		items = append(items, s.Items.value(one, keys))
 	}
 	return items
 }
 
+// maxBelow is the number of keys of a map in a map.
+const maxBelow = 4
+
 // members returns the members of an object. A map has all keys.
 func (s *shape) members(from scalars, keys []string) map[string]any {
-	members := map[string]any{}
+	members, below := map[string]any{}, keys[:min(len(keys), maxBelow)]
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		members[name] = s.Properties[name].value(from, keys)
 	}
 	for _, key := range keys {
 		if s.isMap() {
-			members[key] = s.Patterns[""].value(from, keys)
+			members[key] = s.Patterns[""].value(from, below)
 		}
 	}
 	return members
@@ -129,8 +136,8 @@ func (s *search) json(of fact, from scalars, in facts) string {
 	return string(encoded)
 }
 
-// optionalParameters returns the parameters with a schema, and their shapes. schema comes from parameters.Schema.JSONSchema; without one, all
-// parameters of a module are set beside it.
+// optionalParameters returns the parameters with a schema, and their shapes. schema comes from parameters.Schema.JSONSchema; without one,
+// all parameters of a module are set beside it.
 func optionalParameters(schema json.RawMessage) ([]fact, map[fact]*shape, error) {
 	shapes := map[fact]*shape{}
 	if len(schema) == 0 {
