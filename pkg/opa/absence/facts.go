@@ -40,6 +40,9 @@ func (f fact) String() string {
 	return fmt.Sprintf("input.%s[%q]", f.object, f.key)
 }
 
+// path returns the keys of the fact, as those of vet.InputRead.
+func (f fact) path() []string { return append(splitPath(f.object), f.key) }
+
 // isName reports whether a key may follow a dot.
 func isName(key string) bool {
 	return !strings.ContainsFunc(key, func(char rune) bool { return char != '_' && !isLetterOrDigit(char) })
@@ -309,11 +312,15 @@ func (s *search) satisfy(drawn *facts, body []vet.Equality) {
 			drawn.setting[name] = equality.Value
 		}
 		for _, one := range s.facts {
-			path := append(splitPath(one.object), one.key)
+			path := one.path()
 			if one.encoding == asCondition {
 				path = append(path, "status")
 			}
-			if slices.Equal(path, equality.Path) {
+			switch {
+			case !slices.Equal(path, equality.Path):
+			case one.encoding == asJSON:
+				drawn.optional[one] = strconv.Quote(equality.Value)
+			default:
 				drawn.optional[one] = equality.Value
 			}
 		}

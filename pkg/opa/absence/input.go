@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -122,8 +123,8 @@ func apply(document map[string]any) {
 	if conditions, ok := rule["conditions"].(json.RawMessage); ok {
 		var types []any
 		if err := json.Unmarshal(conditions, &types); err == nil {
-			operation := entries(document, "operation")["type"]
-			types = slices.DeleteFunc(types, func(one any) bool { return one == operation })
+			operation, _ := entries(document, "operation")["type"].(string)
+			types = slices.DeleteFunc(types, func(one any) bool { return one == any(operation) })
 			rule["conditions"] = append(types, operation)
 		}
 	}
@@ -175,7 +176,7 @@ func (f fact) document(value string, in facts) any {
 		return map[string]any{"status": value, "reason": "", "since": json.RawMessage(in.before(time.Second))}
 	case asQuantity: // one gibibyte for what is no number
 		number, err := strconv.ParseFloat(value, 64)
-		if err != nil {
+		if err != nil || math.IsInf(number, 0) || math.IsNaN(number) {
 			number, value = 1<<30, "1Gi"
 		}
 		return map[string]any{"value": number, "text": value}

@@ -83,7 +83,7 @@ func newReads(module vet.Reads, parameters []fact, given []string) reads {
 
 // hasEntries reports whether the module reads entries of a map by their keys, and has no value for one that is absent.
 func (r *reads) hasEntries(one fact) bool {
-	path := splitPath(one.object + "." + one.key)
+	path := one.path()
 	return slices.ContainsFunc(r.input, func(read vet.InputRead) bool {
 		_, isEntry := keyBelow(path, read)
 		return isEntry && !read.IsIterated && !read.IsItem && !read.IsOptional && !read.Provides(len(path))
@@ -145,7 +145,7 @@ func (r *reads) add(one fact, place vet.Place, isProvided bool) {
 
 // addParameter adds a parameter that the module reads, or may read of an object that it passes on.
 func (r *reads) addParameter(one fact, module vet.Reads, keys map[string]vet.Place) {
-	path := splitPath(one.object + "." + one.key)
+	path := one.path()
 	isPassed := false
 	for _, read := range module.Input {
 		shared := min(len(path), len(read.Path))
@@ -170,7 +170,7 @@ func isTested(module vet.Reads, path []string) bool {
 
 // addField adds a field that the module reads, or may read of an object that it passes on.
 func (r *reads) addField(one fact, module vet.Reads, keys map[string]vet.Place) {
-	path := splitPath(one.object + "." + one.key)
+	path := one.path()
 	for _, read := range module.Input {
 		shared := min(len(path), len(read.Path))
 		if !slices.Equal(path[:shared], read.Path[:shared]) || read.IsIterated && len(read.Path) < len(path) {

@@ -129,7 +129,11 @@ func (s *shape) members(from scalars, keys []string) map[string]any {
 
 // json returns an encoded parameter value. Its maps have each text that a key may be.
 func (s *search) json(of fact, from scalars, in facts) string {
-	encoded, err := json.Marshal(s.shapes[of].value(from, append([]string{unknown}, s.texts(of, in)...)))
+	keys := s.texts(of, in)
+	if from.random == nil || from.random.IntN(2) == 0 {
+		keys = append([]string{unknown}, keys...)
+	}
+	encoded, err := json.Marshal(s.shapes[of].value(from, keys))
 	if err != nil {
 		return "null" // such values have an encoding
 	}

@@ -101,8 +101,10 @@ func document(module vet.Reads, value any) string {
 		for i, key := range read.Path {
 			below, isObject := object[key].(map[string]any)
 			switch {
-			case i == len(read.Path)-1 && object[key] == nil:
-				object[key] = value
+			case i == len(read.Path)-1:
+				if object[key] == nil {
+					object[key] = value
+				}
 			case !isObject:
 				below = map[string]any{}
 				object[key] = below
@@ -143,6 +145,10 @@ func (s *search) unknown(of fact, in facts) [][]string {
 		for _, zone := range s.values.zones {
 			groups = append(slices.Clip(groups), []string{zone})
 		}
+		// A value that is that of another fact is known.
+		groups = slices.DeleteFunc(slices.Clone(groups), func(group []string) bool {
+			return len(group) == 1 && slices.Contains(slices.Collect(maps.Values(in.optional)), group[0]) && in.optional[of] != group[0]
+		})
 	}
 	return groups
 }

@@ -80,8 +80,11 @@ func readReads(module *ast.Module, found *Reads) {
 	var branches []*ruleReads
 	for _, rule := range module.Rules {
 		name := ruleName(rule)
-		if _, isName := names[ast.Var(name)]; isName {
-			continue // what is read of it is read elsewhere
+		if _, isName := names[ast.Var(name)]; isName { // what is read of it is read elsewhere
+			one := newRuleReads(rule, names, found)
+			one.visitKeys(rule.Head.Value)
+			branches = append(branches, one)
+			continue
 		}
 		if tests[name] == nil {
 			tests[name] = paths{}
@@ -163,10 +166,21 @@ func otherValue(defaults map[string]*ast.Term, rule *ast.Rule) *ast.Term {
 		return value
 	}
 	branches := elseBranches(rule)
-	if last := branches[len(branches)-1]; len(branches) > 1 && isUnconditional(last) {
-		return last.Head.Value
+	last := branches[len(branches)-1]
+	if len(branches) == 1 || !isUnconditional(last) || readsInput(last.Head.Value) {
+		return nil
 	}
-	return nil
+	return last.Head.Value
+}
+
+// readsInput reports whether a term is a value of the input, or is computed from one.
+func readsInput(term *ast.Term) bool {
+	reads := false
+	ast.WalkRefs(term, func(ref ast.Ref) bool {
+		reads = reads || ref[0].Equal(ast.InputRootDocument)
+		return reads
+	})
+	return reads
 }
 
 // defaultsIn returns the default values of rules by their names, without entry points.
@@ -343,6 +357,7 @@ func (r InputRead) below(key string, at *ast.Location) InputRead {
 func (r *ruleReads) collect(fallback *ast.Term) {
 	before := len(r.found.Others)
 	r.visit(r.rule)
+	r.visitKeys(ast.NewTerm(r.rule.Head.Ref()))
 	if fallback == nil {
 		return
 	}
@@ -464,7 +479,10 @@ func (r *ruleReads) visitComparison(name string, operands []*ast.Term) {
 	}
 	r.found.OrdersTexts = r.found.OrdersTexts || isOrder && mayBeText(operands[0]) && mayBeText(operands[1])
 	for i, operand := range operands {
-		if other := operands[1-i].Value; other.Compare(ast.Number("0")) == 0 || other.Compare(ast.String("")) == 0 || other.Compare(ast.Null{}) == 0 {
+		switch other := operands[1-i].Value; {
+		case other.Compare(ast.Null{}) == 0:
+			r.tested = append(r.tested, r.measured(operand)...)
+		case other.Compare(ast.Number("0")) == 0, other.Compare(ast.String("")) == 0:
 			r.compared = append(r.compared, r.measured(operand)...)
 		}
 	}
