@@ -40,7 +40,7 @@ func (f fact) String() string {
 	return fmt.Sprintf("input.%s[%q]", f.object, f.key)
 }
 
-// path returns the keys of the fact, as those of vet.InputRead.
+// path returns the keys to the fact, like vet.InputRead.Path.
 func (f fact) path() []string { return append(splitPath(f.object), f.key) }
 
 // isName reports whether a key may follow a dot.
