@@ -51,7 +51,7 @@ func ordersIn(reads vet.Reads, source string, named []string) []order {
 	return found
 }
 
-// inDocuments returns the orders of the members of JSON documents, which may be numbers.
+// inDocuments returns the orders for members in JSON documents, which may be numbers.
 func inDocuments(orders []order, reads vet.Reads) []order {
 	found := []order{{[]string{document(reads, json.Number(least)), document(reads, json.Number("1"))}, document(reads, json.Number(most))}}
 	for _, one := range orders {

@@ -110,7 +110,7 @@ func (s *shape) items(from scalars, keys []string) []any {
 	return items
 }
 
-// maxBelow is the number of keys of a map in a map.
+// maxBelow is the number of keys that a map in a map has.
 const maxBelow = 4
 
 // members returns the members of an object. A map has all keys.

@@ -111,7 +111,7 @@ func readReads(module *ast.Module, found *Reads) {
 	}
 }
 
-// addRule adds the reads of a rule, with tests of other rules: of the same name, of helpers, and by comparisons in helpers.
+// addRule adds what a rule reads, with the tests in rules with its name and in helpers, and the comparisons in helpers.
 func (found *Reads) addRule(one *ruleReads, sameName, helpers, compared paths) {
 	tested, here := paths{}, paths{}
 	tested.add(one.tested)
@@ -124,80 +124,8 @@ func (found *Reads) addRule(one *ruleReads, sameName, helpers, compared paths) {
 	}
 }
 
-// paths are paths of values whose absence a module tests.
-type paths map[string]bool
-
-func (p paths) add(reads []InputRead) {
-	for _, read := range reads {
-		p[strings.Join(read.Path, "\x00")] = true
-	}
-}
-
-// test reports whether one of the tests is of a value, or of one that it is in, for parameters and input.rule.
-func (p paths) test(read InputRead) bool {
-	hasParts := len(read.Path) > 1 && (read.Path[0] == "parameters" || read.Path[0] == "rule")
-	for length := len(read.Path); length > 0; length-- {
-		if (length == len(read.Path) || hasParts && length > 1) && p[strings.Join(read.Path[:length], "\x00")] {
-			return true
-		}
-	}
-	return false
-}
-
 // isEntry reports whether the engine reads a rule.
 func isEntry(name string) bool { return slices.Contains([]string{"allow", "deny", "reason"}, name) }
-
-// elseBranches returns a rule and its else branches, each without the next one.
-func elseBranches(rule *ast.Rule) []*ast.Rule {
-	var branches []*ast.Rule
-	for branch := rule; branch != nil; branch = branch.Else {
-		one := *branch
-		one.Else = nil
-		branches = append(branches, &one)
-	}
-	return branches
-}
-
-// otherValue returns the value of a rule whose other values are undefined: its default, or its last else branch without a condition. It is
-// nil without one, and for entry points.
-func otherValue(defaults map[string]*ast.Term, rule *ast.Rule) *ast.Term {
-	name := ruleName(rule)
-	if value := defaults[name]; value != nil || isEntry(name) {
-		return value
-	}
-	branches := elseBranches(rule)
-	last := branches[len(branches)-1]
-	if len(branches) == 1 || !isUnconditional(last) || readsInput(last.Head.Value) {
-		return nil
-	}
-	return last.Head.Value
-}
-
-// readsInput reports whether a term is a value of the input, or is computed from one.
-func readsInput(term *ast.Term) bool {
-	reads := false
-	ast.WalkRefs(term, func(ref ast.Ref) bool {
-		reads = reads || ref[0].Equal(ast.InputRootDocument)
-		return reads
-	})
-	return reads
-}
-
-// defaultsIn returns the default values of rules by their names, without entry points.
-func defaultsIn(module *ast.Module) map[string]*ast.Term {
-	found := map[string]*ast.Term{}
-	for _, rule := range module.Rules {
-		if name := ruleName(rule); rule.Default && !isEntry(name) {
-			found[name] = rule.Head.Value
-		}
-	}
-	return found
-}
-
-// isUnconditional reports whether the body of a rule is empty, or true.
-func isUnconditional(rule *ast.Rule) bool {
-	return len(rule.Body) == 0 || isTrueBody(rule.Body)
-}
 
 // namesIn returns the rules and imports that are names for values of the input.
 func namesIn(module *ast.Module) map[ast.Var][]InputRead {
@@ -453,8 +381,8 @@ func (r *ruleReads) visitExpr(expr *ast.Expr) bool {
 	return true
 }
 
-// visitOperands adds the reads of a call, or of an expression that is negated. The arguments of a call are evaluated before it is
-// negated, other than those of a comparison.
+// visitOperands adds what a call reads, or an expression that is negated. The arguments are evaluated before a call is negated, but for
+// comparisons.
 func (r *ruleReads) visitOperands(expr *ast.Expr) {
 	before := len(r.reads)
 	if expr.IsCall() {

@@ -33,7 +33,7 @@ func constantRules(module *ast.Module) map[string]*ast.Term {
 	return values
 }
 
-// newScope returns the names in a rule. names are those of namesIn, and rules those of constantRules.
+// newScope returns the names in a rule. names come from namesIn, and rules from constantRules.
 func newScope(names map[ast.Var][]InputRead, rules map[string]*ast.Term, rule *ast.Rule) *scope {
 	made := &scope{reads: newRuleReads(rule, names, newReads()), locals: map[ast.Var]*ast.Term{}, rules: rules}
 	ast.WalkExprs(rule, func(expr *ast.Expr) bool {
