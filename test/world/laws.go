@@ -323,7 +323,7 @@ func (l *laws) removal(write apiserver.Write, pod *corev1.Pod) {
 	if !isController(write.User) && !isManager(write.User) || passes(write.User) || !isControlled(pod) || !l.world.managers.guards() {
 		return
 	}
-	if why := l.isWanted(on, pod); why != "" && time.Since(l.facts(pod).requested) > requested {
+	if why := l.isWanted(on, pod); why != "" && !l.isRequested(pod) {
 		l.violate(write.Time, lawWanted, fmt.Sprintf("%s removed %s: %s", shortUser(write.User), pod.Name, why))
 	}
 }

@@ -135,9 +135,14 @@ func (l *laws) orphaned(pod *corev1.Pod, controller *metav1.OwnerReference) stri
 func (l *laws) remaining(pod *corev1.Pod, selects func(*corev1.Pod) bool) int {
 	return len(l.mirror.active(func(other *corev1.Pod) bool {
 		leaves := isControlled(other) && hasGate(other) && !isTrue(other, appsv1alpha1.ServiceReadyGate) && isTrue(other, corev1.ContainersReady) &&
-			time.Since(l.facts(other).requested) >= requested && !clientWaits(other)
+			!l.isRequested(other)
 		return other.UID != pod.UID && other.Namespace == pod.Namespace && !leaves && selects(other)
 	}))
+}
+
+// isRequested reports whether a client has requested a pod lately.
+func (l *laws) isRequested(pod *corev1.Pod) bool {
+	return time.Since(l.facts(pod).requested) < requested || clientWaits(pod)
 }
 
 // clientWaits reports whether the request of a client for a pod waits in admission, or may be repeated.
@@ -316,23 +321,26 @@ func (l *laws) bound(rule *appsv1alpha1.PodTransitionRule) (int, bool) {
 
 // desired returns the number of pods that a workload wants, the lowest of those it wanted recently.
 func (l *laws) desired(on Workload, now time.Time) int {
-	switch on.Kind {
-	case DaemonSet:
+	wish := l.world.wished(on.Name)
+	switch {
+	case wish.gone && !wish.orphaned: // its pods go at once
+		return 0
+	case on.Kind == DaemonSet:
 		set, ok := l.mirror.get("daemonsets", on.Namespace(), on.Name).(*appsv1.DaemonSet)
 		if !ok {
 			return 0
 		}
 		return int(set.Status.DesiredNumberScheduled)
-	case Group:
+	case on.Kind == Group:
 		return floor(l.wished[on.Name], now) * (1 + workersPerLeader)
-	case Job:
+	case on.Kind == Job:
 		if !isSettled(l.wished[on.Name], now) {
 			return 0 // it may have been suspended
 		}
 		return l.wants(on, 0)
 	default:
 		desired := floor(l.wished[on.Name], now)
-		if wish := l.world.wished(on.Name); wish.gone && wish.orphaned { // a pod without an owner counts while it is there
+		if wish.gone { // a pod without an owner counts while it is there
 			selected, _ := l.serving(on)
 			return min(desired, len(selected))
 		}
@@ -406,7 +414,7 @@ func (l *laws) serving(on Workload) (selected []*corev1.Pod, serving int) {
 // owner demands.
 func (l *laws) ownBound(write apiserver.Write, before *corev1.Pod, on Workload) {
 	now := write.Time
-	if now.Sub(l.facts(before).requested) < requested || isRequestedByLabel(before) || l.world.wished(on.Name).gone || l.wasOld(on, before, now) ||
+	if l.isRequested(before) || isRequestedByLabel(before) || l.world.wished(on.Name).gone || l.wasOld(on, before, now) ||
 		l.isSurplus(before) {
 		return
 	}
@@ -470,7 +478,7 @@ func (l *laws) closes(write apiserver.Write, before, after *corev1.Pod) {
 		deletes = deletes || key == appsv1alpha1.OperatingLabelPrefix+"/pod-delete"
 	}
 	on, _ := l.world.schedule.workload(before.Labels[app])
-	if !deletes || isRequestedByLabel(after) || !l.world.managers.guards() || write.Time.Sub(l.facts(before).requested) < requested {
+	if !deletes || isRequestedByLabel(after) || !l.world.managers.guards() || l.isRequested(before) {
 		return
 	}
 	if why := l.isWanted(on, before); why != "" && write.Time.Sub(l.taken[on.Name]) >= late {
