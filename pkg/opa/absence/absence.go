@@ -199,7 +199,7 @@ func newSearch(ctx context.Context, engine *opa.Engine, custom spec.Custom, docu
 	if err != nil {
 		return nil, err
 	}
-	parameters, shapes, err := optionalParameters(custom.ParametersSchema)
+	parameters, shapes, err := schemaParameters(custom.ParametersSchema)
 	if err != nil {
 		return nil, err
 	}

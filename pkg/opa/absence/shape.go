@@ -140,9 +140,9 @@ func (s *search) json(of fact, from scalars, in facts) string {
 	return string(encoded)
 }
 
-// optionalParameters returns the parameters with a schema, and their shapes. schema comes from parameters.Schema.JSONSchema; without one,
+// schemaParameters returns the parameters with a schema, and their shapes. schema comes from parameters.Schema.JSONSchema; without one,
 // all parameters of a module are set beside it.
-func optionalParameters(schema json.RawMessage) ([]fact, map[fact]*shape, error) {
+func schemaParameters(schema json.RawMessage) ([]fact, map[fact]*shape, error) {
 	shapes := map[fact]*shape{}
 	if len(schema) == 0 {
 		return nil, shapes, nil
