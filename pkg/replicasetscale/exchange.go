@@ -51,23 +51,16 @@ func AttemptOn(pod *corev1.Pod, now time.Time) Attempt {
 	return Attempt{At: now, Metadata: metadataHash(pod)}
 }
 
-// Candidates returns the active pods whose deletion has not begun, in the order in which deletions begin: that of
-// Victims, after which come the pods of attempts, the oldest attempt first. In a rolling update the pods that are not Ready precede
-// all others: its step may be for them alone.
+// Candidates returns the active pods whose deletion has not begun, in the order in which deletions begin: first those that are not
+// Ready, which no Ready pod may replace, then those without an attempt, and then that of Victims. The pods of attempts have the
+// oldest attempt first.
 func (s Snapshot) Candidates(now time.Time) []*corev1.Pod {
 	pods := slices.DeleteFunc(Victims(s.Pods, s.Related, now), IsDeleting)
 	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int {
-		byReadiness := 0
-		if s.isStep() {
-			byReadiness = falseFirst(isReady(a), isReady(b))
-		}
-		return cmp.Or(byReadiness, s.attempted(a).Compare(s.attempted(b)))
+		return cmp.Or(falseFirst(isReady(a), isReady(b)), s.attempted(a).Compare(s.attempted(b)))
 	})
 	return pods
 }
-
-// isStep reports whether a rolling update step makes the surplus: there are no more pods than spec.replicas.
-func (s Snapshot) isStep() bool { return s.counted() <= Replicas(s.Set.Spec.Replicas) }
 
 // attempted returns when the pod's deletion was cancelled last; zero if its labels or annotations have changed since.
 func (s Snapshot) attempted(pod *corev1.Pod) time.Time {
@@ -82,9 +75,9 @@ func (s Snapshot) attempted(pod *corev1.Pod) time.Time {
 //   - others have to go first by now, by their health or their deletion cost,
 //   - a rule withholds the pod for what the pod is, not for the number of pods, and may permit another pod.
 //
-// A pod that a rule has permitted stays, and so does one whose removal a client has requested. In a rolling update a pod that is not
-// Ready gives way to no Ready pod: its step may be for the former. exchange returns how soon to call it again; 0 if only a change
-// matters.
+// A pod that a rule has permitted stays, and so does one whose removal a client has requested. A pod that is not Ready gives way to
+// no Ready pod: the workload would have one less, and the step of a rolling update may be for the former. exchange returns how soon
+// to call it again; 0 if only a change matters.
 func (s Snapshot) exchange(waits Waits, now time.Time) (pods []*corev1.Pod, after Waits, wait time.Duration) {
 	waiting, others := s.exchangeable()
 	if len(waiting) == 0 || len(others) == 0 {
@@ -93,10 +86,26 @@ func (s Snapshot) exchange(waits Waits, now time.Time) (pods []*corev1.Pod, afte
 	if left := ExchangeAfter - now.Sub(waits.Exchanged); left > 0 {
 		return nil, waits, left
 	}
-	fresh := slices.DeleteFunc(slices.Clone(others), func(pod *corev1.Pod) bool { return !s.attempted(pod).IsZero() })
-	if pods = preceded(waiting, fresh); len(pods) > 0 {
+	if pods = preceded(waiting, s.fresh(others)); len(pods) > 0 {
 		waits.Exchanged = now
 		return pods, waits, 0
+	}
+	isUnready := func(pod *corev1.Pod) bool { return !isReady(pod) }
+	ready, unready := slices.DeleteFunc(slices.Clone(waiting), isUnready), slices.DeleteFunc(waiting, isReady)
+	pods, after, wait = s.replaceable(unready, slices.DeleteFunc(slices.Clone(others), isReady), waits, now)
+	if len(pods) > 0 {
+		return pods, after, wait
+	}
+	pods, after, left := s.replaceable(ready, others, waits, now)
+	return pods, after, backoff.MinDelay(wait, left)
+}
+
+// replaceable returns the waiting pods that rules withhold for what they are, at most one for each other pod, whose turn it is.
+func (s Snapshot) replaceable(
+	waiting, others []*corev1.Pod, waits Waits, now time.Time,
+) (pods []*corev1.Pod, after Waits, wait time.Duration) {
+	if len(others) == 0 {
+		return nil, waits, 0
 	}
 	for _, pod := range waiting {
 		if !isWithheld(pod) {
@@ -111,7 +120,7 @@ func (s Snapshot) exchange(waits Waits, now time.Time) (pods []*corev1.Pod, afte
 	if len(pods) == 0 {
 		return nil, waits, wait
 	}
-	if len(fresh) > 0 {
+	if fresh := s.fresh(others); len(fresh) > 0 {
 		waits.Exchanged = now
 		return pods[:min(len(pods), len(fresh), MaxExchanges)], waits, wait
 	}
@@ -120,6 +129,11 @@ func (s Snapshot) exchange(waits Waits, now time.Time) (pods []*corev1.Pod, afte
 	}
 	waits.Exchanged, waits.Passes = now, waits.Passes+1
 	return pods[:min(len(pods), len(others), MaxExchanges)], waits, wait
+}
+
+// fresh returns the pods without an attempt.
+func (s Snapshot) fresh(pods []*corev1.Pod) []*corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return !s.attempted(pod).IsZero() })
 }
 
 // exchangeable returns the pods whose deletions may be cancelled so that those of others begin, and the others.
@@ -132,9 +146,6 @@ func (s Snapshot) exchangeable() (waiting, others []*corev1.Pod) {
 		case isExchangeable(pod):
 			waiting = append(waiting, pod)
 		}
-	}
-	if unready := func(pod *corev1.Pod) bool { return !isReady(pod) }; s.isStep() && !slices.ContainsFunc(others, unready) {
-		waiting = slices.DeleteFunc(waiting, unready)
 	}
 	return waiting, others
 }

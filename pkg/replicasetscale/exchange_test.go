@@ -52,9 +52,13 @@ func labelled(key string) func(*corev1.Pod) {
 	}
 }
 
-// before is an attempt on a pod that has not changed since.
-func before(pod *corev1.Pod) map[types.UID]Attempt {
-	return map[types.UID]Attempt{pod.UID: AttemptOn(pod, epoch.Add(-time.Minute))}
+// before returns attempts on pods that have not changed since.
+func before(pods ...*corev1.Pod) map[types.UID]Attempt {
+	attempts := map[types.UID]Attempt{}
+	for _, pod := range pods {
+		attempts[pod.UID] = AttemptOn(pod, epoch.Add(-time.Minute))
+	}
+	return attempts
 }
 
 func TestExchange(t *testing.T) {
@@ -65,7 +69,6 @@ func TestExchange(t *testing.T) {
 		pods     []*corev1.Pod
 		attempts map[types.UID]Attempt
 		waits    Waits
-		step     bool // of a rolling update
 		want     []string
 		wake     time.Duration
 	}{
@@ -103,24 +106,30 @@ func TestExchange(t *testing.T) {
 		"at once when its labels change": {
 			pods: pods(runs("a", waits(time.Minute), withheld(rule.CodeDenied)), runs("b", labelled("approved"))), attempts: before(runs("b")), want: []string{"a"},
 		},
-		"a pod that is not Ready lets a Ready pod go in a scale-in": {
-			pods: pods(runs("a", waits(time.Minute), unready, withheld(rule.CodeDenied)), runs("b")), want: []string{"a"},
+		"a pod that is not Ready lets no Ready pod go": {
+			pods: pods(runs("a", waits(time.Minute), unready, withheld(rule.CodeDenied)), runs("b", labelled("approved"))),
 		},
-		"not in a step of a rolling update, which may be for it alone": {
-			pods: pods(runs("a", waits(time.Minute), unready, withheld(rule.CodeDenied)), runs("b")), step: true,
+		"but another that is not Ready": {
+			pods: pods(runs("a", waits(time.Minute), unready, withheld(rule.CodeDenied)), runs("b", unready), runs("c")), want: []string{"a"},
 		},
-		"there it lets another go that is not Ready": {
-			pods: pods(runs("a", waits(time.Minute), unready, withheld(rule.CodeDenied)), runs("b", unready), runs("c")), step: true, want: []string{"a"},
+		"in turns that no Ready pod begins": {
+			pods:     pods(runs("a", waits(time.Minute), unready, withheld(rule.CodeDenied)), runs("b", unready), runs("c")),
+			attempts: before(runs("b", unready)), waits: Waits{Exchanged: epoch.Add(-time.Minute)}, wake: ExchangeAgainAfter - time.Minute,
 		},
-		"and a Ready pod lets a Ready pod go": {
-			pods: pods(runs("a", waits(time.Minute), withheld(rule.CodeDenied)), runs("b")), step: true, want: []string{"a"},
+		"while a Ready pod lets a Ready pod go": {
+			pods: pods(
+				runs("a", waits(time.Minute), unready, withheld(rule.CodeDenied)), runs("b", unready),
+				runs("c", waits(time.Minute), withheld(rule.CodeDenied)), runs("d"),
+			),
+			attempts: before(runs("b", unready)), waits: Waits{Exchanged: epoch.Add(-time.Minute)},
+			want: []string{"c"}, wake: ExchangeAgainAfter - time.Minute,
 		},
 		"a withheld pod does not come back for its health": {
 			pods: pods(runs("a", waits(0)), runs("b", unready)), attempts: before(runs("b", unready)),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			snapshot := Snapshot{Set: ofScale(tc.pods, tc.step), Pods: tc.pods, Related: tc.pods, Attempts: tc.attempts}
+			snapshot := Snapshot{Set: ofScale(tc.pods), Pods: tc.pods, Related: tc.pods, Attempts: tc.attempts}
 			got, _, wake := snapshot.exchange(tc.waits, epoch)
 			if diff := cmp.Diff(tc.want, names(got)); diff != "" || wake != tc.wake {
 				t.Errorf("again after %v, want %v; pods (-want +got):\n%s", wake, tc.wake, diff)
@@ -129,25 +138,19 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// ofScale returns the ReplicaSet of pods, of which one is beyond spec.replicas unless it has a step of a rolling update.
-func ofScale(pods []*corev1.Pod, step bool) *appsv1.ReplicaSet {
-	replicas := int32(len(pods))
-	if !step {
-		replicas--
-	}
-	set := newSet(replicas, nil)
+// ofScale returns the ReplicaSet of pods, of which one is beyond spec.replicas.
+func ofScale(pods []*corev1.Pod) *appsv1.ReplicaSet {
+	set := newSet(int32(len(pods))-1, nil)
 	set.Status.Replicas = int32(len(pods))
 	return set
 }
 
 func TestCandidatesOfAttemptsComeLast(t *testing.T) {
-	withheldBefore, other := runs("a", unready), runs("b")
-	pods := []*corev1.Pod{withheldBefore, other, runs("c", deleting)}
-	for step, want := range map[bool][]string{false: {"b", "a"}, true: {"a", "b"}} {
-		snapshot := Snapshot{Set: ofScale(pods, step), Pods: pods, Attempts: before(withheldBefore)}
-		if diff := cmp.Diff(want, names(snapshot.Candidates(epoch))); diff != "" {
-			t.Errorf("step %t, candidates (-want +got):\n%s", step, diff)
-		}
+	notReady, ready := runs("a", unready), runs("c")
+	pods := []*corev1.Pod{notReady, runs("b", unready), ready, runs("d"), runs("e", deleting)}
+	snapshot := Snapshot{Set: ofScale(pods), Pods: pods, Attempts: before(notReady, ready)}
+	if diff := cmp.Diff([]string{"b", "a", "d", "c"}, names(snapshot.Candidates(epoch))); diff != "" {
+		t.Errorf("candidates (-want +got):\n%s", diff)
 	}
 }
 
