@@ -28,13 +28,16 @@ const (
 	maxFacts    = 48
 	maxValues   = 16
 
-	// maxEvaluations and maxTime bound a search.
+	// maxEvaluations bounds a search.
 	maxEvaluations = 20000
-	maxTime        = 20 * time.Second
 )
 
-// errCut ends a search that takes too long.
-var errCut = errors.New("the search has taken too long")
+// Timeout is the deadline that a command gives a search. The search has none of its own: its result must not depend on
+// how busy a machine is, unless an evaluation is slow.
+const Timeout = time.Minute
+
+// errCut ends a search that needs more evaluations.
+var errCut = errors.New("the search needs too many evaluations")
 
 // Values that no module names. No other fact has the value another.
 const (
@@ -136,7 +139,7 @@ type Found struct {
 	// Findings are sorted by fact.
 	Findings []Finding
 
-	// IsCut reports that not all facts were removed, since there are too many or the module takes too long.
+	// IsCut reports that not all facts were removed: there are too many, or the deadline of the context was exceeded.
 	IsCut bool
 }
 
@@ -155,9 +158,7 @@ func find(
 	if err != nil || s == nil {
 		return Found{}, err
 	}
-	ctx, end := context.WithTimeoutCause(ctx, maxTime, errCut)
-	defer end()
-	if err = search(s, ctx); errors.Is(err, errCut) || err != nil && errors.Is(context.Cause(ctx), errCut) {
+	if err = search(s, ctx); errors.Is(err, errCut) || err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		s.isCut, err = true, nil
 	}
 	findings := slices.SortedFunc(maps.Values(s.found), func(a, b Finding) int { return strings.Compare(a.Fact, b.Fact) })

@@ -39,7 +39,9 @@ func (m modules) takeInputs(test result) []testInput {
 func (m modules) absentFacts(ctx context.Context, inputs []testInput) ([]result, error) {
 	var warnings []result
 	for _, group := range observation.ByModule(inputs) {
-		found, err := absence.FindIn(ctx, m.engine, *group[0].Module.Custom, observation.Documents(group))
+		limited, end := context.WithTimeout(ctx, absence.Timeout)
+		found, err := absence.FindIn(limited, m.engine, *group[0].Module.Custom, observation.Documents(group))
+		end()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", group[0].about, err)
 		}

@@ -156,7 +156,9 @@ func (v *verification) module(ctx context.Context, at string, custom spec.Custom
 	for _, problem := range moduleHints(inspected, custom) {
 		v.addProblem(problem.Code, at, problem)
 	}
-	absent, err := absence.Find(ctx, v.engine, custom)
+	limited, end := context.WithTimeout(ctx, absence.Timeout)
+	absent, err := absence.Find(limited, v.engine, custom)
+	end()
 	if err != nil {
 		return fmt.Errorf("%s: removing facts: %w", at, err)
 	}
@@ -169,7 +171,9 @@ func (v *verification) module(ctx context.Context, at string, custom spec.Custom
 		if given.Source != custom.Source || given.Policy != custom.Policy {
 			continue
 		}
-		absent, err := absence.FindIn(ctx, v.engine, given, observation.Documents(group))
+		limited, end := context.WithTimeout(ctx, absence.Timeout)
+		absent, err := absence.FindIn(limited, v.engine, given, observation.Documents(group))
+		end()
 		if err != nil {
 			return fmt.Errorf("%s: removing facts of pods: %w", at, err)
 		}
