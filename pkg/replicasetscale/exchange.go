@@ -51,9 +51,8 @@ func AttemptOn(pod *corev1.Pod, now time.Time) Attempt {
 	return Attempt{At: now, Metadata: metadataHash(pod)}
 }
 
-// Candidates returns the active pods whose deletion has not begun, in the order in which deletions begin: first those that are not
-// Ready, which no Ready pod may replace, then those without an attempt, and then that of Victims. The pods of attempts have the
-// oldest attempt first.
+// Candidates returns the active pods whose deletion has not begun, in the order in which deletions begin: first pods that are not Ready,
+// which no Ready pod may replace, then pods without an attempt, then the oldest attempt, and then that of Victims.
 func (s Snapshot) Candidates(now time.Time) []*corev1.Pod {
 	pods := slices.DeleteFunc(Victims(s.Pods, s.Related, now), IsDeleting)
 	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int {
