@@ -3,8 +3,10 @@ package kvstore
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,7 +23,7 @@ import (
 // carryOut takes the steps of a decision in their order, up to the first that fails.
 func (r *Reconciler) carryOut(ctx context.Context, cluster *kvstorev1.KVStoreCluster, d plan.Decision) error {
 	for _, step := range []func(context.Context, *kvstorev1.KVStoreCluster, plan.Decision) error{
-		r.addFinalizer, r.writeStatus, r.lifecycles, r.roles, r.changeStore, r.apply, r.replace, r.runJobs, r.remove, r.removeFinalizer,
+		r.addFinalizer, r.keepDependents, r.writeStatus, r.lifecycles, r.roles, r.changeStore, r.apply, r.replace, r.runJobs, r.remove, r.removeFinalizer,
 	} {
 		if err := step(ctx, cluster, d); err != nil {
 			return err
@@ -34,20 +36,29 @@ func (r *Reconciler) addFinalizer(ctx context.Context, cluster *kvstorev1.KVStor
 	if !d.AddFinalizer {
 		return nil
 	}
-	return r.patchFinalizers(ctx, cluster, controllerutil.AddFinalizer)
+	return r.patchFinalizers(ctx, cluster, controllerutil.AddFinalizer, kvstorev1.Finalizer)
+}
+
+func (r *Reconciler) keepDependents(ctx context.Context, cluster *kvstorev1.KVStoreCluster, d plan.Decision) error {
+	if !d.KeepDependents {
+		return nil
+	}
+	return r.patchFinalizers(ctx, cluster, controllerutil.RemoveFinalizer, metav1.FinalizerDeleteDependents)
 }
 
 func (r *Reconciler) removeFinalizer(ctx context.Context, cluster *kvstorev1.KVStoreCluster, d plan.Decision) error {
 	if !d.RemoveFinalizer {
 		return nil
 	}
-	return client.IgnoreNotFound(r.patchFinalizers(ctx, cluster, controllerutil.RemoveFinalizer))
+	return client.IgnoreNotFound(r.patchFinalizers(ctx, cluster, controllerutil.RemoveFinalizer, kvstorev1.Finalizer))
 }
 
-// patchFinalizers changes the finalizers under the version that was read: a patch replaces the list.
-func (r *Reconciler) patchFinalizers(ctx context.Context, cluster *kvstorev1.KVStoreCluster, change func(client.Object, string) bool) error {
+// patchFinalizers adds or removes a finalizer under the version that was read: a patch replaces the list.
+func (r *Reconciler) patchFinalizers(
+	ctx context.Context, cluster *kvstorev1.KVStoreCluster, change func(client.Object, string) bool, finalizer string,
+) error {
 	changed := cluster.DeepCopy()
-	change(changed, kvstorev1.Finalizer)
+	change(changed, finalizer)
 	if err := r.client.Patch(ctx, changed, client.MergeFromWithOptions(cluster, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("changing the finalizers: %w", err)
 	}
@@ -161,7 +172,7 @@ func (r *Reconciler) replace(ctx context.Context, _ *kvstorev1.KVStoreCluster, d
 	return r.delete(ctx, d.DeletePod)
 }
 
-func (r *Reconciler) runJobs(ctx context.Context, _ *kvstorev1.KVStoreCluster, d plan.Decision) error {
+func (r *Reconciler) runJobs(ctx context.Context, cluster *kvstorev1.KVStoreCluster, d plan.Decision) error {
 	for _, job := range d.DeleteJobs {
 		if err := r.delete(ctx, job); err != nil {
 			return err
@@ -170,11 +181,26 @@ func (r *Reconciler) runJobs(ctx context.Context, _ *kvstorev1.KVStoreCluster, d
 	if d.CreateJob == nil {
 		return nil
 	}
-	// A Job of that name from an earlier round is the same Job.
-	if err := r.client.Create(ctx, d.CreateJob); err != nil && !apierrors.IsAlreadyExists(err) {
+	err := r.client.Create(ctx, d.CreateJob)
+	if apierrors.IsAlreadyExists(err) {
+		return r.isOfRound(ctx, cluster, d.CreateJob)
+	}
+	if err != nil {
 		return fmt.Errorf("creating Job %s: %w", d.CreateJob.Name, err)
 	}
 	return nil
+}
+
+// errNameTaken reports that an object of another owner has the name of a Job.
+var errNameTaken = errors.New("a Job of that name has another owner")
+
+// isOfRound returns nil for a Job that an earlier round has created.
+func (r *Reconciler) isOfRound(ctx context.Context, cluster *kvstorev1.KVStoreCluster, job *batchv1.Job) error {
+	stored, err := get(ctx, r.client, client.ObjectKeyFromObject(job), &batchv1.Job{})
+	if err != nil || stored == nil || metav1.IsControlledBy(stored, cluster) {
+		return err
+	}
+	return fmt.Errorf("creating Job %s: %w", job.Name, errNameTaken)
 }
 
 func (r *Reconciler) remove(ctx context.Context, _ *kvstorev1.KVStoreCluster, d plan.Decision) error {

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +29,12 @@ import (
 
 // retryAfter is the delay after a write that met a newer version: its event usually comes before.
 const retryAfter = 500 * time.Millisecond
+
+// Delays after a step that failed.
+const (
+	firstFailureDelay = 100 * time.Millisecond
+	maxFailureDelay   = time.Minute
+)
 
 // Store observes and changes the stores of clusters. Its methods return at once; a change of an
 // observation, and the end of a call that was requested, cause another round of the cluster.
@@ -49,19 +56,22 @@ type Store interface {
 	Forget(cluster types.NamespacedName)
 }
 
-// Reconciler keeps KVStoreClusters as their specs request. It has no state of its own: everything that it
-// needs after a restart is in the API server.
+// Reconciler keeps KVStoreClusters as their specs request. Everything that it needs after a restart is in the API server.
 type Reconciler struct {
 	client   client.Client
 	store    Store
 	settings plan.Settings
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
+	failures failures
 }
 
 // New returns a Reconciler. c reads its own writes.
 func New(c client.Client, store Store, settings plan.Settings, recorder events.EventRecorder, clk clock.PassiveClock) *Reconciler {
-	return &Reconciler{client: c, store: store, settings: settings, recorder: recorder, clock: clk}
+	return &Reconciler{
+		client: c, store: store, settings: settings, recorder: recorder, clock: clk,
+		failures: failures{byCluster: map[types.NamespacedName]string{}},
+	}
 }
 
 // Reconcile takes the next step of one cluster.
@@ -69,6 +79,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	cluster := &kvstorev1.KVStoreCluster{}
 	if err := r.client.Get(ctx, request.NamespacedName, cluster); apierrors.IsNotFound(err) {
 		r.store.Forget(request.NamespacedName)
+		r.failures.forget(request.NamespacedName)
 		return reconcile.Result{}, nil
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading the cluster: %w", err)
@@ -82,14 +93,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		// next: an operator that always ends after it would never come to the step behind it.
 		return reconcile.Result{}, nil
 	}
+	snapshot.Failure = r.failures.get(request.NamespacedName)
 	decision := plan.Decide(snapshot, r.settings, r.clock.Now())
 	err = r.carryOut(ctx, cluster, decision)
 	if outdated(err) {
 		return reconcile.Result{RequeueAfter: retryAfter}, nil
 	}
 	if err != nil {
-		r.recordFailure(cluster, err)
+		r.recorder.Eventf(cluster, nil, corev1.EventTypeWarning, eventFailing, eventFailing, "%s", r.failures.set(request.NamespacedName, err))
 		return reconcile.Result{}, err
+	}
+	if snapshot.Failure != "" { // the status has it
+		r.failures.forget(request.NamespacedName)
+		return reconcile.Result{RequeueAfter: retryAfter}, nil
 	}
 	return reconcile.Result{RequeueAfter: decision.Wake}, nil
 }
@@ -114,7 +130,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int, changed <-c
 		Watches(&corev1.Pod{}, byLabel).
 		Watches(&corev1.PersistentVolumeClaim{}, byLabel).
 		WatchesRawSource(source.Channel(changed, &handler.EnqueueRequestForObject{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstFailureDelay, maxFailureDelay),
+		}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("setting up the controller: %w", err)

@@ -5,9 +5,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -205,14 +209,37 @@ func TestADeletedClusterWithoutFinalizerIsLeft(t *testing.T) {
 	}
 }
 
-// TestADeletionWhoseBackupCannotBeginReportsWhy has a namespace in which no Job can be created.
+// condition returns the reason and the message of a condition of the cluster.
+func (w *simulation) condition(kind string) string {
+	w.t.Helper()
+	found := meta.FindStatusCondition(w.cluster().Status.Conditions, kind)
+	if found == nil {
+		return "none"
+	}
+	return found.Reason + ": " + found.Message
+}
+
+func (w *simulation) reconcile() error {
+	_, err := w.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: "db"}})
+	return err
+}
+
+// TestADeletionWhoseBackupCannotBeginReportsWhy has a namespace in which no Job can be created at first.
 func TestADeletionWhoseBackupCannotBeginReportsWhy(t *testing.T) {
 	w := ready(t, 1)
 	w.must(w.api.Delete(t.Context(), w.cluster()))
 	w.forbidJobs = true
 	w.restart()
-	if _, err := w.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: "db"}}); err == nil {
-		t.Error("no error, so the operator does not try again")
+	for range 2 { // the status is written before the step, so the second has the failure
+		if err := w.reconcile(); err == nil {
+			t.Error("no error, so the operator does not try again")
+		}
+	}
+	const want = "StepFailed: creating Job db-backup-0: "
+	for _, kind := range []string{kvstorev1.ConditionBackedUp, kvstorev1.ConditionReconciling, kvstorev1.ConditionReady} {
+		if got := w.condition(kind); !strings.HasPrefix(got, want) || !strings.Contains(got, "exceeded quota: jobs") {
+			t.Errorf("%s is %q", kind, got)
+		}
 	}
 	select {
 	case event := <-w.events.Events:
@@ -221,5 +248,57 @@ func TestADeletionWhoseBackupCannotBeginReportsWhy(t *testing.T) {
 		}
 	default:
 		t.Error("no event")
+	}
+	writes := w.writes
+	if err := w.reconcile(); err == nil || w.writes != writes {
+		t.Errorf("%v, %d writes for a step that fails again", err, w.writes-writes)
+	}
+	w.forbidJobs = false
+	w.must(w.reconcile())
+	w.must(w.reconcile())
+	if got := w.condition(kvstorev1.ConditionBackedUp); !strings.HasPrefix(got, "BackupRunning: ") {
+		t.Errorf("BackedUp is %q once the Job is created", got)
+	}
+	w.run()
+	if w.cluster() != nil {
+		t.Error("the cluster remains")
+	}
+}
+
+func TestAnUpgradeWhoseHealthCheckCannotBeginIsRolledBack(t *testing.T) {
+	w := ready(t, 1)
+	w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.Version = next })
+	w.forbidJobs = true
+	for began := w.clock.Now(); w.cluster().Status.Phase != kvstorev1.PhaseFailed; w.controllers() {
+		if w.clock.Since(began) > time.Hour {
+			t.Fatalf("no deadline: %+v", w.cluster().Status)
+		}
+		if w.reconcile() != nil {
+			w.clock.Step(time.Minute)
+		}
+	}
+	if got := w.condition(kvstorev1.ConditionUpgraded); !strings.HasPrefix(got, "HealthCheckFailed: ") || !strings.Contains(got, "exceeded quota: jobs") {
+		t.Errorf("Upgraded is %q", got)
+	}
+}
+
+func TestAJobOfAnotherOwnerIsNoBackup(t *testing.T) {
+	w := ready(t, 1)
+	other := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db-backup-0"}}
+	w.must(w.api.Create(t.Context(), other))
+	w.must(w.api.Delete(t.Context(), w.cluster()))
+	for range 2 {
+		if err := w.reconcile(); err == nil {
+			t.Error("no error")
+		}
+	}
+	if got := w.condition(kvstorev1.ConditionBackedUp); got != "StepFailed: creating Job db-backup-0: a Job of that name has another owner" {
+		t.Errorf("BackedUp is %q", got)
+	}
+	w.must(w.api.Delete(t.Context(), other))
+	w.must(w.reconcile())
+	w.run()
+	if w.cluster() != nil {
+		t.Error("the cluster remains")
 	}
 }

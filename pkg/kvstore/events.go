@@ -6,7 +6,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kvstorev1 "github.com/podops-dev/podops/apis/kvstore/v1"
-	"github.com/podops-dev/podops/pkg/text"
 )
 
 // Reasons of events on a KVStoreCluster.
@@ -19,16 +18,9 @@ const (
 	eventBackupFailed   = "BackupFailed"
 	eventBackedUp       = "BackedUp"
 	eventFailing        = "Failing"
+
+	eventBackupImpossible = "BackupImpossible"
 )
-
-// maxEventBytes bounds the notes of events: the API server accepts 1024 bytes.
-const maxEventBytes = 1000
-
-// recordFailure records why a step cannot be taken, such as a quota. The status was written before: it reports the step as
-// in progress.
-func (r *Reconciler) recordFailure(cluster *kvstorev1.KVStoreCluster, err error) {
-	r.recorder.Eventf(cluster, nil, corev1.EventTypeWarning, eventFailing, eventFailing, "%s", text.Line(err.Error(), maxEventBytes))
-}
 
 // record records events for changes of the status that a user waits for.
 func (r *Reconciler) record(cluster *kvstorev1.KVStoreCluster, before, after *kvstorev1.KVStoreClusterStatus) {
@@ -41,9 +33,13 @@ func (r *Reconciler) record(cluster *kvstorev1.KVStoreCluster, before, after *kv
 	if after.BackupFailures > before.BackupFailures {
 		event(corev1.EventTypeWarning, eventBackupFailed, "the backup has failed %d times", after.BackupFailures)
 	}
-	done := meta.FindStatusCondition(after.Conditions, kvstorev1.ConditionBackedUp)
-	if done != nil && done.Status == metav1.ConditionTrue && !meta.IsStatusConditionTrue(before.Conditions, kvstorev1.ConditionBackedUp) {
-		event(corev1.EventTypeNormal, eventBackedUp, "%s", done.Message)
+	was, is := meta.FindStatusCondition(before.Conditions, kvstorev1.ConditionBackedUp), meta.FindStatusCondition(after.Conditions, kvstorev1.ConditionBackedUp)
+	switch {
+	case is == nil || was != nil && was.Reason == is.Reason:
+	case is.Status == metav1.ConditionTrue:
+		event(corev1.EventTypeNormal, eventBackedUp, "%s", is.Message)
+	case is.Reason == kvstorev1.ReasonBackupImpossible:
+		event(corev1.EventTypeWarning, eventBackupImpossible, "%s", is.Message)
 	}
 	recordUpgrade(event, before.Upgrade, after.Upgrade, after.CurrentVersion)
 }

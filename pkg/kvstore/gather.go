@@ -38,9 +38,9 @@ func (r *Reconciler) snapshot(ctx context.Context, cluster *kvstorev1.KVStoreClu
 	return s, nil
 }
 
-// get reads an object that has the name of a cluster; nil if it does not exist.
-func get[T client.Object](ctx context.Context, c client.Reader, cluster types.NamespacedName, object T) (none T, err error) {
-	err = c.Get(ctx, cluster, object)
+// get reads an object; nil if it does not exist.
+func get[T client.Object](ctx context.Context, c client.Reader, key types.NamespacedName, object T) (none T, err error) {
+	err = c.Get(ctx, key, object)
 	if client.IgnoreNotFound(err) != nil {
 		return none, fmt.Errorf("reading the %T: %w", object, err)
 	}

@@ -95,13 +95,17 @@ func (s *show) createSmall(ctx context.Context) error {
 	if err := s.applySample(ctx, sampleHook, sampleRules); err != nil {
 		return err
 	}
-	return s.admin.Create(ctx, &kvstorev1.KVStoreCluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
+	return s.admin.Create(ctx, newCluster(s.namespace))
+}
+
+func newCluster(namespace string) *kvstorev1.KVStoreCluster {
+	return &kvstorev1.KVStoreCluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: kvstorev1.KVStoreClusterSpec{
 			Version: "1.0.0", Replicas: 3, UpgradeStrategy: kvstorev1.CanaryUpgradeStrategy,
 			Storage: kvstorev1.StorageSpec{ClassName: "standard", Size: "1Gi"},
 		},
-	})
+	}
 }
 
 // TestTheOperatorIsKilledAtEachWrite kills the operator with SIGKILL at writes: before the API server has them

@@ -89,6 +89,13 @@ const (
 	// SkipBackupAnnotationKey lets the deletion continue without a backup.
 	ReasonBackupSkipped = "BackupSkipped"
 
+	// ReasonBackupImpossible means that the PersistentVolumeClaims were deleted before a backup was made, with their
+	// namespace for example. The deletion continues.
+	ReasonBackupImpossible = "BackupImpossible"
+
+	// ReasonStepFailed means that the API server rejects the next step. It is repeated.
+	ReasonStepFailed = "StepFailed"
+
 	// ReasonDeletingPods means that the StatefulSet and its pods are being deleted.
 	ReasonDeletingPods = "DeletingPods"
 

@@ -18,6 +18,10 @@ type Decision struct {
 	// AddFinalizer adds kvstorev1.Finalizer. Nothing else is decided with it.
 	AddFinalizer bool
 
+	// KeepDependents removes the finalizer foregroundDeletion, by which the garbage collector deletes the dependents. Nothing
+	// else is decided with it.
+	KeepDependents bool
+
 	// Status is written if it differs from the status of the cluster: before the steps that it
 	// records.
 	Status kvstorev1.KVStoreClusterStatus

@@ -263,6 +263,59 @@ func TestADeletionLeavesAStatefulSetOfAnotherOwner(t *testing.T) {
 	}
 }
 
+// TestAForegroundDeletionBeginsWithItsBackup has a garbage collector that is faster than the operator, and one that is not.
+func TestAForegroundDeletionBeginsWithItsBackup(t *testing.T) {
+	for sentence, collected := range map[string]bool{"the StatefulSet is deleted already": true, "the StatefulSet is there": false} {
+		t.Run(sentence, func(t *testing.T) {
+			w := created(t, 3, kvstorev1.CanaryUpgradeStrategy)
+			w.cluster.DeletionTimestamp = &metav1.Time{Time: w.now}
+			w.cluster.Finalizers = append(w.cluster.Finalizers, metav1.FinalizerDeleteDependents)
+			if collected {
+				w.set = nil
+				w.controllers()
+			}
+			if !w.settle() || !w.gone || len(w.claims)+len(w.pods) > 0 || len(w.violations) > 0 {
+				t.Errorf("gone %t, %d claims, %d pods, %v", w.gone, len(w.claims), len(w.pods), w.violations)
+			}
+			if len(w.jobs) != 1 {
+				t.Errorf("%d Jobs, want the backup", len(w.jobs))
+			}
+		})
+	}
+}
+
+func TestADeletionEndsWithoutABackupWhereOthersHaveDeletedTheData(t *testing.T) {
+	w := created(t, 3, kvstorev1.CanaryUpgradeStrategy)
+	w.cluster.DeletionTimestamp = &metav1.Time{Time: w.now}
+	w.set = nil
+	clear(w.pods)
+	clear(w.claims)
+	w.operate(1000)
+	backedUp := meta.FindStatusCondition(w.cluster.Status.Conditions, kvstorev1.ConditionBackedUp)
+	if backedUp == nil || backedUp.Status != metav1.ConditionFalse || backedUp.Reason != kvstorev1.ReasonBackupImpossible {
+		t.Errorf("BackedUp is %+v", backedUp)
+	}
+	if !w.settle() || !w.gone || len(w.jobs) > 0 || w.set != nil {
+		t.Errorf("gone %t, %d Jobs", w.gone, len(w.jobs))
+	}
+}
+
+func TestADeletionWaitsForAMemberThatItsBackupCanRead(t *testing.T) {
+	w := created(t, 3, kvstorev1.CanaryUpgradeStrategy)
+	w.cluster.DeletionTimestamp = &metav1.Time{Time: w.now}
+	for _, m := range w.pods {
+		m.heal(false, w.now)
+	}
+	w.operate(1000)
+	backedUp := meta.FindStatusCondition(w.cluster.Status.Conditions, kvstorev1.ConditionBackedUp)
+	if backedUp == nil || backedUp.Reason != kvstorev1.ReasonWaitingForReplicas || len(w.jobs) > 0 {
+		t.Errorf("BackedUp is %+v, %d Jobs", backedUp, len(w.jobs))
+	}
+	if !w.settle() || !w.gone || w.cluster.Status.BackupFailures > 0 {
+		t.Errorf("gone %t, %+v", w.gone, w.cluster.Status)
+	}
+}
+
 func TestAnUpgradeReportsAPodThatIsNotUnderPodOps(t *testing.T) {
 	w := waiting(t)
 	s := w.snapshot()

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -169,6 +170,9 @@ func (w *simulation) operate(limit int) int {
 		}
 	}
 	write(d.AddFinalizer, func() { w.cluster.Finalizers = append(w.cluster.Finalizers, kvstorev1.Finalizer) })
+	write(d.KeepDependents, func() {
+		w.cluster.Finalizers = slices.DeleteFunc(w.cluster.Finalizers, func(name string) bool { return name == metav1.FinalizerDeleteDependents })
+	})
 	write(!statusEqual(d.Status, s.Cluster.Status), func() { w.cluster.Status = *d.Status.DeepCopy() })
 	for _, undo := range d.Undo {
 		write(true, func() { w.end(undo) })
@@ -182,6 +186,9 @@ func (w *simulation) operate(limit int) int {
 	w.store(d, write)
 	write(d.Service != nil, func() { w.service = d.Service })
 	write(d.StatefulSet != nil, func() {
+		if slices.Contains(w.cluster.Finalizers, metav1.FinalizerDeleteDependents) {
+			w.violated("a StatefulSet is created for the garbage collector to delete")
+		}
 		w.set = d.StatefulSet.DeepCopy()
 		w.set.Generation++
 		if w.current == "" {
@@ -199,6 +206,9 @@ func (w *simulation) operate(limit int) int {
 	write(d.DeleteStatefulSet != nil, func() { w.set = nil })
 	for _, claim := range d.DeleteClaims {
 		write(true, func() {
+			if !meta.IsStatusConditionTrue(w.cluster.Status.Conditions, kvstorev1.ConditionBackedUp) {
+				w.violated("%s is deleted before a backup", claim.Name)
+			}
 			if ordinal, ok := plan.Ordinal("data-db", claim.Name); ok {
 				delete(w.claims, ordinal)
 			}

@@ -57,6 +57,9 @@ type Snapshot struct {
 
 	// Store is the last report of the store.
 	Store Observation
+
+	// Failure is why the step of the last Decision was not taken; empty if it was, or there was none.
+	Failure string
 }
 
 // Permission is how far the lifecycle of an operation is on a pod.

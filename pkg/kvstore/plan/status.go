@@ -10,8 +10,14 @@ import (
 	"github.com/podops-dev/podops/pkg/text"
 )
 
-// report completes the status: counts, the phase and the conditions.
+// report completes the status: counts, the phase and the conditions. A step that the API server rejects is the progress.
 func (p *planner) report() {
+	if p.Failure != "" {
+		p.progress = progress{kvstorev1.ReasonStepFailed, p.Failure}
+		if p.Cluster.DeletionTimestamp != nil && !p.isBackedUp() {
+			p.backingUp(kvstorev1.ReasonStepFailed, p.Failure)
+		}
+	}
 	p.status.ObservedGeneration = p.Cluster.Generation
 	p.status.ReadyReplicas = 0
 	for _, m := range p.Members {

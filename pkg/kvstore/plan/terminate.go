@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -20,16 +21,23 @@ const (
 )
 
 // terminate deletes a cluster: a backup, then the pods, then their claims, then the finalizer. A StatefulSet of another owner
-// stays, with its pods and claims: it had the name before, or was orphaned with the deletion.
+// stays, with its pods and claims: it had the name before, or was orphaned with the deletion. In a foreground deletion the garbage
+// collector would delete the pods before the backup, and what is created for the backup: the order is that of this function, which
+// keeps the cluster until its dependents are deleted, too.
 func (p *planner) terminate() {
 	p.target, p.operation = 0, ""
 	switch {
 	case slices.Contains(p.Cluster.Finalizers, metav1.FinalizerOrphanDependents):
 		return // the garbage collector removes the owner references first
+	case slices.Contains(p.Cluster.Finalizers, metav1.FinalizerDeleteDependents):
+		p.decision.KeepDependents = true
+		return
 	case p.StatefulSet != nil && !p.owns(p.StatefulSet):
 		p.decision.RemoveFinalizer = true
 		return
-	case !meta.IsStatusConditionTrue(p.status.Conditions, kvstorev1.ConditionBackedUp):
+	case !p.isBackedUp() && p.dataDeleted():
+		p.backingUp(kvstorev1.ReasonBackupImpossible, "the PersistentVolumeClaims were deleted before a backup was made")
+	case !p.isBackedUp():
 		p.backUp()
 	case p.StatefulSet != nil:
 		p.progress = progress{kvstorev1.ReasonDeletingPods, "StatefulSet " + p.StatefulSet.Name + " is deleted"}
@@ -54,6 +62,25 @@ func (p *planner) terminate() {
 	p.report()
 }
 
+// isBackedUp reports whether the deletion may continue: the backup is complete or impossible.
+func (p *planner) isBackedUp() bool {
+	backedUp := meta.FindStatusCondition(p.status.Conditions, kvstorev1.ConditionBackedUp)
+	return backedUp != nil && (backedUp.Status == metav1.ConditionTrue || backedUp.Reason == kvstorev1.ReasonBackupImpossible)
+}
+
+// dataDeleted reports whether others have deleted the claims, as a deletion of the namespace does, and the pods that had them.
+func (p *planner) dataDeleted() bool {
+	if _, nothing := p.nothingToBackUp(); nothing {
+		return false
+	}
+	for _, m := range p.Members {
+		if !m.terminating() {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(p.Claims, func(claim *corev1.PersistentVolumeClaim) bool { return claim.DeletionTimestamp == nil })
+}
+
 // backUp runs Jobs until one succeeds. Each failure is counted in the status, and the next Job has
 // another name.
 func (p *planner) backUp() {
@@ -67,6 +94,10 @@ func (p *planner) backUp() {
 	}
 	name := backupName(p.Cluster.Name, p.status.BackupFailures)
 	job, exists := p.Jobs[name]
+	if !exists && !p.hasHealthyMember() {
+		p.backingUp(kvstorev1.ReasonWaitingForReplicas, "the backup waits for a member of the store that is healthy")
+		return
+	}
 	result, message := resultOf(job)
 	switch {
 	case exists && result == jobComplete:
@@ -117,6 +148,15 @@ func (p *planner) nothingToBackUp() (string, bool) {
 	available := meta.FindStatusCondition(p.status.Conditions, kvstorev1.ConditionAvailable)
 	never := available == nil || available.Reason == kvstorev1.ReasonNeverAvailable
 	return "the store has never acknowledged a write", never && !p.serves()
+}
+
+func (p *planner) hasHealthyMember() bool {
+	for _, m := range p.Members {
+		if m.healthy() {
+			return true
+		}
+	}
+	return false
 }
 
 // serves reports whether the store may acknowledge writes at present.

@@ -163,6 +163,9 @@ func (p *planner) check(u *kvstorev1.UpgradeStatus, m Member, upgraded bool) {
 		p.progress = progress{kvstorev1.ReasonCheckingHealth, fmt.Sprintf("Job %s checks pod %s", job.Name, PodName(p.Cluster.Name, u.Ordinal))}
 	case !upgraded || !m.inService():
 		p.awaitReady(u, u.Ordinal, p.unreadySince(u, u.Ordinal))
+	case p.Failure != "" && p.now.Sub(u.StepStartedAt.Time) >= p.settings.ProgressDeadline:
+		p.fail(u, kvstorev1.ReasonHealthCheckFailed, fmt.Sprintf("the health check of pod %s was not started within %s: %s",
+			m.Pod.Name, p.settings.ProgressDeadline, p.Failure))
 	default:
 		p.decision.CreateJob = p.checkJob(u, m)
 		p.progress = progress{kvstorev1.ReasonCheckingHealth, "pod " + m.Pod.Name + " is checked"}
