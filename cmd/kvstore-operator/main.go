@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -138,6 +139,9 @@ func (o *options) register(mgr manager.Manager) error {
 	}
 	reconciler := kvstore.New(mgr.GetClient(), store, o.plan, mgr.GetEventRecorder(name), clock.RealClock{})
 	if err := reconciler.SetupWithManager(mgr, workers, store.Changed()); err != nil {
+		return err
+	}
+	if err := kvstore.RegisterMetrics(metrics.Registry, mgr.GetCache()); err != nil {
 		return err
 	}
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", synced(mgr))); err != nil {
