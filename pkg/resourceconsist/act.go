@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// batchSize is the number of items per call.
-	batchSize = 20
+	// defaultBatch is the number of items per call, without BatchOptions.
+	defaultBatch = 20
 
 	// maxParallel is the number of calls for one employer that run at once. The first wave
 	// has one call, the next two, four and so on.
@@ -36,8 +36,19 @@ type outcome[T any] struct {
 	// untried holds the items that were not attempted in this reconcile.
 	untried []plan.Item[T]
 
-	// errs holds the errors of the attempted items that failed, by id.
-	errs map[string]error
+	// failures holds the attempted items that failed, by id.
+	failures map[string]callFailure
+
+	// works is true once a call has succeeded for an item.
+	works bool
+}
+
+// callFailure is the failure of an item in a call. size is the number of items of the call, and partial is true if others of them
+// have succeeded: then the adapter lists which have failed.
+type callFailure struct {
+	err     error
+	size    int
+	partial bool
 }
 
 // verb is one verb for the items of a plan.
@@ -52,6 +63,7 @@ type verb[T any] struct {
 // adapter from several goroutines.
 type actor struct {
 	provider *provider
+	batch    int // items per call
 	target   target
 	employer client.Object
 	history  *history
@@ -67,10 +79,10 @@ type actor struct {
 	untried int
 }
 
-// run calls a verb: first for items that have not failed before, in batches, then for
-// failed items that are due, one by one, the item with the fewest failures first.
+// run calls a verb: first for items that have not failed before, then for failed items that are due, the item with the
+// fewest failures first.
 func run[T any](ctx context.Context, a *actor, v verb[T]) outcome[T] {
-	out := outcome[T]{errs: map[string]error{}}
+	out := outcome[T]{failures: map[string]callFailure{}}
 	var fresh, again, resting []plan.Item[T]
 	now := a.now()
 	for _, item := range v.items {
@@ -86,15 +98,27 @@ func run[T any](ctx context.Context, a *actor, v verb[T]) outcome[T] {
 			again = append(again, item)
 		}
 	}
-	slices.SortStableFunc(again, func(x, y plan.Item[T]) int {
-		return cmp.Compare(a.history.failures[attempt{v.name, x.ID}].times, a.history.failures[attempt{v.name, y.ID}].times)
-	})
-	batches := slices.Collect(slices.Chunk(fresh, batchSize))
-	batches = append(batches, slices.Collect(slices.Chunk(again, 1))...)
+	history := func(item plan.Item[T]) failure { return a.history.failures[attempt{v.name, item.ID}] }
+	batch := func(item plan.Item[T]) int { return history(item).batch }
+	slices.SortStableFunc(again, func(x, y plan.Item[T]) int { return cmp.Compare(history(x).times, history(y).times) })
+	batches := slices.Collect(slices.Chunk(fresh, a.batch))
+	if len(batches) == 0 && len(again) > 0 {
+		batches = probe(chunks(again, batch), history(again[0]).times)
+	} else {
+		batches = append(batches, chunks(again, batch)...)
+	}
 	waves(ctx, a, v, batches, &out)
+	if out.works { // the items that failed with all others are due, too
+		isDue := func(item plan.Item[T]) bool { return history(item).withAll }
+		due := slices.DeleteFunc(slices.Clone(resting), func(item plan.Item[T]) bool { return !isDue(item) })
+		resting = slices.DeleteFunc(resting, isDue)
+		waves(ctx, a, v, chunks(due, batch), &out)
+	}
 	retryItems(ctx, a, v, &out)
 	for _, item := range out.failed {
-		a.history.failed(attempt{v.name, item.ID}, item.Name, out.errs[item.ID], a.now())
+		cause := out.failures[item.ID]
+		withAll := !cause.partial && !out.works
+		a.history.failed(attempt{v.name, item.ID}, failure{err: cause.err, name: item.Name, batch: a.nextBatch(cause, out.works), withAll: withAll}, a.now())
 	}
 	out.failed = append(out.failed, resting...)
 	for _, items := range []*[]plan.Item[T]{&out.succeeded, &out.failed, &out.untried} {
@@ -102,6 +126,38 @@ func run[T any](ctx context.Context, a *actor, v verb[T]) outcome[T] {
 	}
 	a.untried += len(out.untried)
 	return out
+}
+
+// chunks returns the items in calls of at most the number that each of their items may have beside it.
+func chunks[T any](items []plan.Item[T], batch func(plan.Item[T]) int) [][]plan.Item[T] {
+	items = slices.Clone(items)
+	slices.SortStableFunc(items, func(x, y plan.Item[T]) int { return cmp.Compare(batch(y), batch(x)) })
+	var all [][]plan.Item[T]
+	for len(items) > 0 {
+		size := batch(items[0])
+		other := slices.IndexFunc(items, func(item plan.Item[T]) bool { return batch(item) != size })
+		if other < 0 {
+			other = len(items)
+		}
+		size = min(size, other)
+		all, items = append(all, items[:size]), items[size:]
+	}
+	return all
+}
+
+// probe takes a part out of the first of the calls, half as large for each failure of its items, and another part each time.
+// Nothing else shows whether a provider fails, or an item that fails its whole call.
+func probe[T any](calls [][]plan.Item[T], failures int) [][]plan.Item[T] {
+	if len(calls) == 0 {
+		return nil
+	}
+	first := calls[0]
+	size := max(1, len(first)>>min(failures, 8))
+	if size == len(first) {
+		return calls
+	}
+	at := failures * size % (len(first) - size + 1)
+	return slices.Concat([][]plan.Item[T]{first[at : at+size], slices.Concat(first[:at], first[at+size:])}, calls[1:])
 }
 
 // waves makes the calls in waves, each twice as wide as the previous wave.
@@ -135,27 +191,35 @@ func callAll[T any](ctx context.Context, a *actor, v verb[T], wave [][]plan.Item
 	}
 	calls.Wait()
 	for i, batch := range wave {
-		if errors.Is(results[i].err, ErrBackingOff) {
-			out.untried = append(out.untried, batch...)
-			stop = true
-			continue
-		}
 		for _, item := range batch {
-			key := attempt{v.name, item.ID}
-			if err := results[i].errOf(item); err != nil {
-				out.errs[item.ID] = err
+			err := results[i].errOf(item)
+			switch {
+			case errors.Is(err, ErrBackingOff):
+				out.untried = append(out.untried, item)
+			case err != nil:
+				out.failures[item.ID] = callFailure{err, len(batch), results[i].isPartial()}
 				out.failed = append(out.failed, item)
-				continue
+			default:
+				delete(a.history.failures, attempt{v.name, item.ID})
+				delete(out.failures, item.ID)
+				out.succeeded = append(out.succeeded, item)
+				succeeded = true
 			}
-			delete(a.history.failures, key)
-			delete(out.errs, item.ID)
-			out.succeeded = append(out.succeeded, item)
-			succeeded = true
 		}
-		stop = stop || unanswered(results[i].err)
+		stop = stop || errors.Is(results[i].err, ErrBackingOff) || unanswered(results[i].err)
 	}
+	out.works = out.works || succeeded
 	a.acted = true
 	return succeeded, stop
+}
+
+// nextBatch returns the number of items of the next call that has an item that failed. A call that fails as a whole while others
+// succeed is split in four, until the item that fails it is alone.
+func (a *actor) nextBatch(f callFailure, works bool) int {
+	if works && !f.partial {
+		return max(1, f.size/4)
+	}
+	return a.batch
 }
 
 func unanswered(err error) bool {
@@ -167,6 +231,9 @@ type result[T any] struct {
 	succeeded, failed map[string]bool
 	err               error
 }
+
+// isPartial reports whether the call has succeeded for some of its items: the adapter lists which have failed.
+func (r result[T]) isPartial() bool { return len(r.succeeded) > 0 }
 
 // errNoReason is the error of an item that an adapter lists as failed without an error.
 var errNoReason = errors.New("the adapter lists it as failed and returns no error")
@@ -191,18 +258,19 @@ func callOne[T any](ctx context.Context, a *actor, v verb[T], batch []plan.Item[
 	for i, item := range batch {
 		values[i] = item.Value
 	}
-	type lists struct{ succeeded, failed []T }
 	employer := copyOf(a.employer)
-	answer, err := call(ctx, a.provider, a.target, v.name, func(ctx context.Context) (lists, error) {
+	answer, err := call(ctx, a.provider, a.target, v.name, func(ctx context.Context) (result[T], error) {
 		succeeded, failed, err := v.call(ctx, employer, values)
+		answer := result[T]{succeeded: idSet(succeeded, v.id), failed: idSet(failed, v.id)}
 		if err != nil && len(succeeded) > 0 {
 			// A partial success shows that the provider works, so it does not count towards
 			// backing off.
-			return lists{succeeded, failed}, partial{err}
+			return answer, partial{err}
 		}
-		return lists{succeeded, failed}, err
+		return answer, err
 	})
-	return result[T]{succeeded: idSet(answer.succeeded, v.id), failed: idSet(answer.failed, v.id), err: err}
+	answer.err = err
+	return answer
 }
 
 // partial is the error of a call in which some items succeeded.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ func numbered(n int) []plan.Item[string] {
 
 func newActor(now *time.Time) *actor {
 	return &actor{
-		provider: newProvider(oneTry()), employer: web(), attempts: map[attempt]bool{},
+		provider: newProvider(oneTry()), batch: defaultBatch, employer: web(), attempts: map[attempt]bool{},
 		history: &history{failures: map[attempt]failure{}, lastEvents: map[string]string{}}, now: func() time.Time { return *now },
 	}
 }
@@ -41,7 +42,7 @@ func TestAVerbThatFailsForEveryItemStops(t *testing.T) {
 		calls++ // one at a time: a verb without a success never widens its waves
 		return nil, nil, errQuota
 	}})
-	if calls != maxStrikes || len(out.untried) != 1000-maxStrikes*batchSize || len(out.succeeded) != 0 {
+	if calls != maxStrikes || len(out.untried) != 1000-maxStrikes*defaultBatch || len(out.succeeded) != 0 {
 		t.Errorf("%d calls, %d items untried", calls, len(out.untried))
 	}
 }
@@ -141,6 +142,133 @@ func TestHealthyItemsSucceedBesideFailingOnes(t *testing.T) {
 			}
 		}
 	})
+}
+
+// outage is a provider that fails for a time, and then accepts at most a number of calls between two moments of its clock.
+type outage struct {
+	mu     sync.Mutex
+	down   bool
+	limit  int // of calls in a second; 0: none
+	second int // calls in this second
+	calls  int
+	added  map[string]bool
+
+	// throttles makes a rejected call a Throttled one.
+	throttles bool
+}
+
+func (o *outage) call(_ context.Context, _ client.Object, ids []string) (succeeded, failed []string, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.calls++
+	o.second++
+	switch {
+	case o.down:
+		return nil, nil, errFlaky
+	case o.limit > 0 && o.second > o.limit && o.throttles:
+		return nil, nil, Throttled(errQuota, time.Second)
+	case o.limit > 0 && o.second > o.limit:
+		return nil, nil, errQuota
+	}
+	for _, id := range ids {
+		o.added[id] = true
+	}
+	return ids, nil, nil
+}
+
+// rounds runs the verb until everything is added, a second after the other, and returns how many calls that took.
+func (o *outage) rounds(t *testing.T, a *actor, now *time.Time, items int) (calls int) {
+	t.Helper()
+	before := o.calls
+	for range 600 {
+		var left []plan.Item[string]
+		for _, item := range numbered(items) {
+			if !o.added[item.ID] {
+				left = append(left, item)
+			}
+		}
+		if len(left) == 0 {
+			return o.calls - before
+		}
+		run(t.Context(), a, verb[string]{name: "Create", id: itself, items: left, call: o.call})
+		*now, o.second = now.Add(time.Second), 0
+	}
+	t.Fatalf("%d of %d items are added", len(o.added), items)
+	return 0
+}
+
+// TestAnOutageLeavesBatches makes 1,000 pods wait for a provider that fails for a minute.
+func TestAnOutageLeavesBatches(t *testing.T) {
+	now := builders.Epoch
+	a := newActor(&now)
+	o := &outage{down: true, added: map[string]bool{}}
+	for range 60 {
+		a.provider = newProvider(fourTries())
+		run(t.Context(), a, verb[string]{name: "Create", id: itself, items: numbered(1000), call: o.call})
+		now = now.Add(time.Second)
+	}
+	o.down, a.provider = false, newProvider(fourTries())
+	if calls := o.rounds(t, a, &now, 1000); calls > 60 {
+		t.Errorf("%d calls after the outage, want about 50", calls)
+	}
+}
+
+// TestALimitLeavesBatches has a provider that accepts 20 calls a second, each of which adds a batch.
+func TestALimitLeavesBatches(t *testing.T) {
+	for throttles, most := range map[bool]int{true: 60, false: 300} {
+		t.Run(fmt.Sprintf("throttled %t", throttles), func(t *testing.T) {
+			now := builders.Epoch
+			a := newActor(&now)
+			o := &outage{limit: 20, throttles: throttles, added: map[string]bool{}}
+			a.provider = newProvider(fourTries())
+			a.provider.clock = &movingClock{&now}
+			if calls := o.rounds(t, a, &now, 1000); calls > most {
+				t.Errorf("%d calls for 1,000 pods, want at most %d", calls, most)
+			}
+		})
+	}
+}
+
+// movingClock reads a time that a test moves.
+type movingClock struct{ now *time.Time }
+
+func (c *movingClock) Now() time.Time                  { return *c.now }
+func (c *movingClock) Since(t time.Time) time.Duration { return c.now.Sub(t) }
+
+func TestAThrottledCallHasFailedForNoItem(t *testing.T) {
+	now := builders.Epoch
+	a := newActor(&now)
+	a.provider.clock = &movingClock{&now}
+	calls := 0
+	throttled := verb[string]{name: "Create", id: itself, items: numbered(40), call: func(_ context.Context, _ client.Object, ids []string) ([]string, []string, error) {
+		calls++
+		return ids[:5], ids[5:], fmt.Errorf("adding: %w", Throttled(errQuota, 3*time.Second))
+	}}
+	out := run(t.Context(), a, throttled)
+	if calls != 1 || len(out.succeeded) != 5 || len(out.failed) != 0 || len(out.untried) != 35 || len(a.history.failures) != 0 {
+		t.Errorf("%d calls: %d succeeded, %d failed, %d untried", calls, len(out.succeeded), len(out.failed), len(out.untried))
+	}
+	now = now.Add(2 * time.Second)
+	if run(t.Context(), a, throttled); calls != 1 {
+		t.Error("the provider is called before the time that it has requested")
+	}
+	now = now.Add(time.Second)
+	if run(t.Context(), a, throttled); calls != 2 {
+		t.Errorf("%d calls, want one more after the time that it has requested", calls)
+	}
+}
+
+func TestAnItemThatPanicsIsAnErrorOfItsCall(t *testing.T) {
+	now := builders.Epoch
+	out := run(t.Context(), newActor(&now), verb[string]{
+		name: "Create", items: numbered(1), id: func(string) string { panic("no id") },
+		call: func(_ context.Context, _ client.Object, ids []string) ([]string, []string, error) {
+			return ids, nil, nil
+		},
+	})
+	if err := out.failures["0000"].err; len(out.failed) != 1 || err == nil || !strings.Contains(err.Error(), "the adapter panics: no id") {
+		t.Errorf("%+v", out)
+	}
 }
 
 // oneTry returns settings under which every call is made once.

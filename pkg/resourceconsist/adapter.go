@@ -177,6 +177,12 @@ type ReconcileRequeueOptions interface {
 	EmployeeSyncRequeueInterval() time.Duration
 }
 
+// BatchOptions is optional.
+type BatchOptions interface {
+	// GetBatchSize returns the number of items that a call has at most. Zero or less: the default, 20.
+	GetBatchSize() int
+}
+
 // ProviderInstanceOptions is optional: the provider consists of instances that fail independently, such as load balancers
 // with addresses of their own. The controller backs off from an instance whose calls all fail, and calls the others.
 type ProviderInstanceOptions interface {

@@ -34,6 +34,7 @@ type binding struct {
 	name    string
 
 	workers     int
+	batch       int // items of a call
 	rateLimiter workqueue.TypedRateLimiter[reconcile.Request]
 
 	newEmployer, newEmployee         func() client.Object
@@ -63,6 +64,7 @@ func bind(adapter ReconcileAdapter) (binding, error) {
 	b := binding{
 		adapter: adapter, name: adapter.GetControllerName(),
 		workers:     defaultWorkers,
+		batch:       defaultBatch,
 		rateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		newEmployer: func() client.Object { return &corev1.Service{} }, newEmployee: func() client.Object { return &corev1.Pod{} },
 		employerFilter: predicate.NewPredicateFuncs(isControlled),
@@ -104,6 +106,9 @@ func (b *binding) bindQueue(adapter ReconcileAdapter) {
 	}
 	if workers > 0 {
 		b.workers = workers
+	}
+	if o, ok := adapter.(BatchOptions); ok && o.GetBatchSize() > 0 {
+		b.batch = o.GetBatchSize()
 	}
 }
 

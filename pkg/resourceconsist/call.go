@@ -1,6 +1,7 @@
 package resourceconsist
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,9 +26,29 @@ var (
 	ErrHanging = errors.New("an earlier call of the adapter still hangs")
 
 	// ErrBackingOff is returned while the provider is not called because its last calls
-	// have all failed.
-	ErrBackingOff = errors.New("the provider is not called for a while: its last calls have all failed")
+	// have all failed, or it has requested that (Throttled).
+	ErrBackingOff = errors.New("the provider is not called for a while: its last calls have all failed, or it has limited them")
 )
+
+// Throttled returns the error of a call that the provider has rejected since it gets too many, as HTTP does with the status 429.
+// The instance of the provider gets no call of the namespace for the given time, at most five minutes: the time of a Retry-After
+// header, or a second without one. The items of the call that did not succeed have not failed.
+func Throttled(cause error, after time.Duration) error {
+	return &throttled{cause, cmp.Or(min(max(after, 0), maxThrottle), firstBreak)}
+}
+
+// throttled is the error of a call that was rejected by a limit.
+type throttled struct {
+	cause error
+	after time.Duration
+}
+
+func (t *throttled) Error() string { return t.cause.Error() }
+
+func (t *throttled) Unwrap() error { return t.cause }
+
+// Is makes the call one that was not made.
+func (t *throttled) Is(target error) bool { return target == ErrBackingOff }
 
 const (
 	// breakAfter is the number of failures in a row, of reads and writes, after which the
@@ -35,6 +56,9 @@ const (
 	breakAfter = 8
 	firstBreak = time.Second
 	lastBreak  = 30 * time.Second
+
+	// maxThrottle bounds the time for which a provider may request that it is not called.
+	maxThrottle = 5 * time.Minute
 
 	// maxInstances bounds the instances of a namespace whose failures are counted apart. The others are counted together.
 	maxInstances = 64
@@ -171,7 +195,9 @@ func (p *provider) settle(t target, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	namespace, instance := t.employer.Namespace, p.counted(t)
-	if some := (partial{}); err == nil || errors.As(err, &some) {
+	limited := &throttled{}
+	isThrottled := errors.As(err, &limited)
+	if some := (partial{}); err == nil || !isThrottled && errors.As(err, &some) {
 		delete(p.failing[namespace], instance)
 		if len(p.failing[namespace]) == 0 {
 			delete(p.failing, namespace)
@@ -184,6 +210,10 @@ func (p *provider) settle(t target, err error) {
 		p.failing[namespace] = known
 	}
 	f := known[instance]
+	if isThrottled {
+		known[instance] = failing{f.calls, p.clock.Now().Add(limited.after)}
+		return
+	}
 	f.calls++
 	if f.calls >= breakAfter {
 		f.until = p.clock.Now().Add(backoff.Delay(firstBreak, f.calls-breakAfter, lastBreak))

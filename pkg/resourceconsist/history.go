@@ -19,13 +19,18 @@ type attempt struct {
 	id   string
 }
 
-// failure is an item that failed, and when it is retried. Failed items are retried one by
-// one, so that one of them cannot fail a whole batch again.
+// failure is an item that failed, and when it is retried.
 type failure struct {
 	name  string
 	err   error
 	times int
 	next  time.Time
+
+	// batch is the number of items of the next call that has the item.
+	batch int
+
+	// withAll is true if no call succeeded for any item.
+	withAll bool
 }
 
 // history is the state of one employer between two reconciles. Losing it only costs
@@ -68,9 +73,11 @@ func (m *histories) forget(employer types.NamespacedName) {
 	delete(m.all, employer)
 }
 
-func (m *history) failed(a attempt, name string, err error, now time.Time) {
-	f := m.failures[a]
-	m.failures[a] = failure{name: name, err: err, times: f.times + 1, next: now.Add(backoff.Delay(firstRetry, f.times, lastRetry))}
+// failed records one more failure of an attempt.
+func (m *history) failed(a attempt, f failure, now time.Time) {
+	before := m.failures[a].times
+	f.times, f.next = before+1, now.Add(backoff.Delay(firstRetry, before, lastRetry))
+	m.failures[a] = f
 }
 
 // hasFailed reports whether a verb failed for an employee, which is then retried at its own

@@ -93,8 +93,8 @@ func TestAFailedEmployeeDoesNotStopTheOthers(t *testing.T) {
 				}
 			}
 			w.wantEvent(EventSyncEmployeesFailed, "p007: CreateEmployees: quota exceeded")
-			if w.lb.peak > batchSize {
-				t.Errorf("a call has %d employees, at most %d are allowed", w.lb.peak, batchSize)
+			if w.lb.peak > defaultBatch {
+				t.Errorf("a call has %d employees, at most %d are allowed", w.lb.peak, defaultBatch)
 			}
 			if got := w.consistent(); got.Status != metav1.ConditionFalse || got.Reason != EventSyncEmployeesFailed || !strings.Contains(got.Message, "p007: CreateEmployees: quota exceeded") {
 				t.Errorf("condition %+v", got)

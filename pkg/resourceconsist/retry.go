@@ -33,7 +33,7 @@ func retryRead[T any](ctx context.Context, p *provider, read func() (T, error)) 
 	return value, err
 }
 
-// retryItems calls the verb again for single items that failed, up to p.tries times in all.
+// retryItems calls the verb again for items that failed, up to p.tries times in all.
 // Verbs are idempotent, so repeating a verb for an item is safe. Each pass ends after
 // maxStrikes failed calls in a row, as every verb does.
 func retryItems[T any](ctx context.Context, a *actor, v verb[T], out *outcome[T]) {
@@ -44,32 +44,35 @@ func retryItems[T any](ctx context.Context, a *actor, v verb[T], out *outcome[T]
 	}
 	// Failed items stay in out when the context ends in a pause.
 	_ = a.provider.pauses().Until(ctx, false, true, func(context.Context) (bool, error) {
+		retryFailed(ctx, a, v, out, try)
 		try++
-		retryFailed(ctx, a, v, out)
 		return done(), nil
 	})
 }
 
-// retryFailed makes one pass over the failed items that may be retried.
-func retryFailed[T any](ctx context.Context, a *actor, v verb[T], out *outcome[T]) {
-	var again [][]plan.Item[T]
-	var final []plan.Item[T]
+// retryFailed makes one pass over the failed items that may be retried, after a number of tries.
+func retryFailed[T any](ctx context.Context, a *actor, v verb[T], out *outcome[T], tries int) {
+	var again, final []plan.Item[T]
 	for _, item := range out.failed {
 		if out.mayRetry(item) {
-			again = append(again, []plan.Item[T]{item})
+			again = append(again, item)
 			continue
 		}
 		final = append(final, item)
 	}
+	calls := chunks(again, func(item plan.Item[T]) int { return a.nextBatch(out.failures[item.ID], out.works) })
+	if !out.works {
+		calls = probe(calls, tries)
+	}
 	untried := out.untried
 	out.failed, out.untried = final, nil
-	waves(ctx, a, v, again, out)
+	waves(ctx, a, v, calls, out)
 	// An item that this pass did not reach stays failed.
 	out.failed, out.untried = append(out.failed, out.untried...), untried
 }
 
 // mayRetry reports whether the call for a failed item may be retried at once.
-func (o *outcome[T]) mayRetry(item plan.Item[T]) bool { return repeatable(o.errs[item.ID]) }
+func (o *outcome[T]) mayRetry(item plan.Item[T]) bool { return repeatable(o.failures[item.ID].err) }
 
 // repeatable reports whether a call may be retried at once. A retry of a call that timed
 // out, or was not made, would only block its worker.

@@ -120,8 +120,8 @@ func TestNoTryAfterTheEndOfTheContext(t *testing.T) {
 		end()
 		return nil, nil, errFlaky
 	}})
-	if calls != 1 || len(out.failed) != 1 || !errors.Is(out.errs["0000"], errFlaky) {
-		t.Errorf("%d calls, %d failed items, errors %v, want one call, whose item failed", calls, len(out.failed), out.errs)
+	if calls != 1 || len(out.failed) != 1 || !errors.Is(out.failures["0000"].err, errFlaky) {
+		t.Errorf("%d calls, %d failed items, errors %v, want one call, whose item failed", calls, len(out.failed), out.failures)
 	}
 }
 
