@@ -9,7 +9,7 @@ import (
 )
 
 // verb is a change of a backend, in the order in which changes are made: changes that stop
-// traffic come first.
+// traffic come first. A pod whose backend changes gets the other backend before the former goes.
 type verb int
 
 const (
@@ -94,10 +94,22 @@ func removals(id string, places []groupBackend) []edit {
 // carryOut makes the changes in batches and returns the errors, by pod. It splits a batch
 // that the API rejects because of one of its servers until the others succeed. After
 // another failure it does not try the rest: throttled calls would only prolong the
-// throttling.
+// throttling. A pod that is added loses its former backends last, and keeps them if an add fails.
 func carryOut(ctx context.Context, api API, edits []edit) map[string]error {
+	added := map[string]bool{}
+	for _, e := range edits {
+		added[e.id] = added[e.id] || e.verb == verbAdd
+	}
+	isLast := func(e edit) bool { return e.verb == verbRemove && added[e.id] }
 	failed := map[string]error{}
-	var stopped error
+	stopped := carryOutAll(ctx, api, slices.DeleteFunc(slices.Clone(edits), isLast), failed, nil)
+	last := slices.DeleteFunc(slices.Clone(edits), func(e edit) bool { return !isLast(e) || failed[e.id] != nil })
+	_ = carryOutAll(ctx, api, last, failed, stopped) // failed has its errors
+	return failed
+}
+
+// carryOutAll makes changes, unless stopped is an error, adds the errors to failed, and returns why the rest was not tried.
+func carryOutAll(ctx context.Context, api API, edits []edit, failed map[string]error, stopped error) error {
 	for _, batch := range batches(edits) {
 		err := stopped
 		if err == nil {
@@ -115,7 +127,7 @@ func carryOut(ctx context.Context, api API, edits []edit) map[string]error {
 			stopped = fmt.Errorf("not tried after: %w", err)
 		}
 	}
-	return failed
+	return stopped
 }
 
 // batches sorts edits by verb and group and splits them by MaxBatch. It keeps the order

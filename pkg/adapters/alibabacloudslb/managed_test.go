@@ -306,6 +306,42 @@ func TestAPodWithAChangedAddressIsMoved(t *testing.T) {
 	w.wantBackends("moved", "rsp-a", backend(1, 8080, 100))
 }
 
+// TestAChangeOfThePortAddsBeforeItRemoves has an API that rejects the new backends at first.
+func TestAChangeOfThePortAddsBeforeItRemoves(t *testing.T) {
+	w := newManaged(t, 10)
+	w.mustReconcile()
+	w.server.Inject(slbtest.Fault{Action: "AddVServerGroupBackendServers", Refusal: slbtest.Throttled()})
+	w.change(annotated(slb.GroupsAnnotationKey, "rsp-a:9090"))
+	if failed, _ := w.reconcile(); len(failed) != 10 {
+		t.Errorf("%d pods failed, want all", len(failed))
+	}
+	ports := func() map[int]int {
+		count := map[int]int{}
+		for _, backend := range w.server.Backends("rsp-a") {
+			count[backend.Port]++
+		}
+		return count
+	}
+	if diff := gocmp.Diff(map[int]int{8080: 10}, ports()); diff != "" {
+		t.Errorf("ports while no backend can be added (-want +got):\n%s", diff)
+	}
+	w.server.Mend()
+	before := len(w.server.Calls())
+	w.mustReconcile()
+	if diff := gocmp.Diff(map[int]int{9090: 10}, ports()); diff != "" {
+		t.Errorf("ports (-want +got):\n%s", diff)
+	}
+	var changes []string
+	for _, call := range w.server.Calls()[before:] {
+		if len(call.Backends) > 0 {
+			changes = append(changes, call.Action)
+		}
+	}
+	if diff := gocmp.Diff([]string{"AddVServerGroupBackendServers", "RemoveVServerGroupBackendServers"}, changes); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+}
+
 func TestPodsAreRemovedFromFormerGroups(t *testing.T) {
 	w := newManaged(t, 1)
 	w.mustReconcile()

@@ -1,7 +1,10 @@
 package haproxy_test
 
 import (
+	"maps"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +52,60 @@ func TestARolloutUnderLoadLosesNoRequest(t *testing.T) {
 		if origin.requests.Load() == 0 {
 			t.Errorf("pod %d got no request after its traffic was confirmed on", n)
 		}
+	}
+}
+
+// TestAChangeOfThePortLosesNoRequest has pods that listen on both ports, and a check that takes a while.
+func TestAChangeOfThePortLosesNoRequest(t *testing.T) {
+	w := newHarness(t, map[string]string{haproxy.CheckIntervalAnnotationKey: "500ms"})
+	former := w.port
+	for n := range 4 {
+		w.listen(n)
+		w.pod(n, true)
+	}
+	w.await("all pods have traffic", allOn(0, 1, 2, 3))
+	load := w.load(4)
+	load.awaitMore(t, 200)
+	for w.port == former {
+		w.port = freePort(t)
+	}
+	for n := range 4 {
+		w.listen(n)
+	}
+	w.annotate(haproxy.PortAnnotationKey, strconv.Itoa(w.port))
+	w.await("all pods have traffic at the other port", func(picture map[string]haproxy.ServerStatus) bool {
+		return allOn(0, 1, 2, 3)(picture) && !slices.ContainsFunc(slices.Collect(maps.Values(picture)), func(s haproxy.ServerStatus) bool {
+			return int(s.Address.Port()) != w.port
+		})
+	})
+	load.awaitMore(t, 200)
+	if requests, failures := load.end(); len(failures) > 0 {
+		t.Errorf("%d of %d requests failed, the first: %s", len(failures), requests, failures[0])
+	}
+}
+
+func TestAPortWhereNoPodListensIsWithdrawn(t *testing.T) {
+	w := newHarness(t, map[string]string{haproxy.CheckIntervalAnnotationKey: "100ms"})
+	for n := range 4 {
+		w.listen(n)
+		w.pod(n, true)
+	}
+	w.await("all pods have traffic", allOn(0, 1, 2, 3))
+	load := w.load(4)
+	w.annotate(haproxy.PortAnnotationKey, strconv.Itoa(freePort(t)))
+	for range 50 { // with requests in between
+		if err := w.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+		load.awaitMore(t, 20)
+	}
+	w.await("all pods but the first that was moved have traffic", func(picture map[string]haproxy.ServerStatus) bool {
+		return !picture[podName(0)].On && allOn(1, 2, 3)(picture)
+	})
+	w.annotate(haproxy.PortAnnotationKey, strconv.Itoa(w.port))
+	w.await("all pods have traffic again", allOn(0, 1, 2, 3))
+	if requests, failures := load.end(); len(failures) > 0 {
+		t.Errorf("%d of %d requests failed, the first: %s", len(failures), requests, failures[0])
 	}
 }
 

@@ -79,7 +79,7 @@ func (a *Adapter) stepAll(ctx context.Context, svc *corev1.Service, at location,
 	}
 	// Each expected server carries its own problem; the settings have defaults here.
 	set, _ := settingsOf(svc)
-	w := work{Adapter: a, api: a.clientFor(at), at: at, set: set, there: there}
+	w := work{Adapter: a, api: a.clientFor(at), at: at, set: set, there: there, moving: moving(items, there), most: max(1, len(items)/movesAtOnce)}
 	return service.Each(ctx, items, func(ctx context.Context, item resourceconsist.IEmployee) error {
 		s, ok := item.(*server)
 		if !ok {
@@ -100,6 +100,35 @@ type work struct {
 	at    location
 	set   settings
 	there map[string]runtimeapi.Server
+
+	// moving are the servers that are not checked at their address yet, and most is how many may be.
+	moving map[string]bool
+	most   int
+}
+
+// movesAtOnce is the part of the servers of a call whose address changes at once: a fourth. The others serve at the former
+// address until the check of these has passed.
+const movesAtOnce = 4
+
+// moving returns the servers that wait for a check.
+func moving(items Servers, there map[string]runtimeapi.Server) map[string]bool {
+	names := map[string]bool{}
+	for _, item := range items {
+		s, ok := item.(*server)
+		if !ok || !s.extra.On {
+			continue
+		}
+		if now, exists := there[s.name]; exists && now.HasCheck && !now.Passed && now.State != runtimeapi.StateReady {
+			names[s.name] = true
+		}
+	}
+	return names
+}
+
+// mustStay reports whether a server that serves keeps its address for now. While a check runs, it has no result.
+func (w work) mustStay(now runtimeapi.Server, want *server) bool {
+	serves := now.State == runtimeapi.StateReady && now.Running
+	return now.Address != want.extra.Address && serves && now.HasCheck && len(w.moving) >= w.most
 }
 
 // add adds a server, in maintenance, and then updates it.
@@ -134,6 +163,9 @@ func (w work) update(ctx context.Context, want *server) error {
 	case !there:
 		return fmt.Errorf("%w: HAProxy was restarted", runtimeapi.ErrNoServer)
 	}
+	if w.mustStay(now, want) {
+		return nil
+	}
 	now, err := w.adjust(ctx, now, want)
 	if err != nil {
 		return err
@@ -158,6 +190,9 @@ func (w work) adjust(ctx context.Context, now runtimeapi.Server, want *server) (
 			return now, err
 		}
 		now.State, now.Passed = runtimeapi.StateMaint, false
+		if now.HasCheck {
+			w.moving[now.Name] = true
+		}
 	}
 	if now.Weight != want.extra.Weight {
 		if err := w.api.SetWeight(ctx, w.at.backend, now.Name, want.extra.Weight); err != nil {
