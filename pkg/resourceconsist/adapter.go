@@ -43,7 +43,8 @@ type ReconcileAdapter interface {
 	DeleteEmployer(ctx context.Context, employer client.Object, toDeletes []IEmployer) ([]IEmployer, []IEmployer, error)
 
 	// GetExpectedEmployee returns the items that the provider should have for the employees (a real
-	// server), GetCurrentEmployee the items that it has. An employee that is there and should take
+	// server), GetCurrentEmployee the items of this adapter that it has: current items that are not expected are
+	// deleted, so items that others have added are left out. An employee that is there and should take
 	// no traffic may be left out of the expected items, or be expected with
 	// PodEmployeeStatuses.LifecycleReady false.
 	GetExpectedEmployee(ctx context.Context, employer client.Object) ([]IEmployee, error)

@@ -92,9 +92,8 @@ func (w *scenario) pass() (settled bool, err error) {
 	return w.conclude(after)
 }
 
-// act carries out the plan of a picture in the framework's order: items that employees
-// depend on first, then traffic off, then traffic on; items of the employer are deleted
-// when its employees are.
+// act carries out the plan of a picture in the framework's order: traffic off first, then items that employees
+// depend on, then traffic on; items of the employer are deleted when its employees are.
 func (w *scenario) act(p picture) error {
 	w.t.Helper()
 	employers, err := p.employers()
@@ -105,12 +104,12 @@ func (w *scenario) act(p picture) error {
 	if err != nil {
 		return err
 	}
+	carryOut(w, w.employeeVerb(UpdateEmployees), employees.Off)
+	carryOut(w, w.employeeVerb(DeleteEmployees), employees.Delete)
 	carryOut(w, w.employerVerb(CreateEmployer), employers.Create)
 	carryOut(w, w.employerVerb(UpdateEmployer), slices.Concat(employers.Off, employers.Update))
-	carryOut(w, w.employeeVerb(DeleteEmployees), employees.Delete)
-	carryOut(w, w.employeeVerb(UpdateEmployees), employees.Off)
-	carryOut(w, w.employeeVerb(UpdateEmployees), employees.Update)
 	carryOut(w, w.employeeVerb(CreateEmployees), employees.Create)
+	carryOut(w, w.employeeVerb(UpdateEmployees), employees.Update)
 	if len(p.current) == 0 {
 		carryOut(w, w.employerVerb(DeleteEmployer), employers.Delete)
 	}
