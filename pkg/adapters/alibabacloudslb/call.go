@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
 // maxBackoff bounds the wait between two attempts.
 const maxBackoff = 5 * time.Second
 
-// call makes one API call, and retries it while the API is throttled or busy. It returns
+// call makes one API call, and retries it while the API is throttled or busy. The last error of an API that throttles is
+// resourceconsist.Throttled: the SDK does not return a Retry-After header. It returns
 // when ctx ends. The SDK does not use contexts, so an abandoned exchange ends after
 // Config.CallTimeout, and holds its slot until then.
 //
@@ -24,6 +27,9 @@ func call[T any](ctx context.Context, c *Client, action string, exchange func() 
 			return answer.(T), nil
 		}
 		var zero T
+		if err.isThrottled() && attempt >= c.config.Attempts {
+			return zero, resourceconsist.Throttled(err, backoff)
+		}
 		if ctx.Err() != nil || !err.transient() || attempt >= c.config.Attempts {
 			return zero, err
 		}

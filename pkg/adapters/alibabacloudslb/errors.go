@@ -50,15 +50,16 @@ func (e *APIError) transient() bool {
 	if e.Code == "" {
 		return true
 	}
-	return e.Status >= http.StatusInternalServerError || e.Status == http.StatusTooManyRequests || isBusyCode(e.Code)
+	return e.Status >= http.StatusInternalServerError || e.isThrottled() || isBusyCode(e.Code)
 }
 
-// isBusyCode reports whether the API returns the code when a retry may succeed. Throttling
-// has many codes, such as Throttling.User and Throttling.Api.
+// isThrottled reports whether the API gets too many calls. Throttling has many codes, such as Throttling.User and Throttling.Api.
+func (e *APIError) isThrottled() bool {
+	return e.Status == http.StatusTooManyRequests || e.Code == "Throttling" || strings.HasPrefix(e.Code, "Throttling.")
+}
+
+// isBusyCode reports whether the API returns the code when a retry may succeed.
 func isBusyCode(code string) bool {
-	if code == "Throttling" || strings.HasPrefix(code, "Throttling.") {
-		return true
-	}
 	return slices.Contains([]string{
 		"BackendServer.configuring",
 		"InternalError",

@@ -3,6 +3,7 @@ package alibabacloudslb_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	slb "github.com/podops-dev/podops/pkg/adapters/alibabacloudslb"
 	"github.com/podops-dev/podops/pkg/adapters/alibabacloudslb/internal/slbtest"
+	"github.com/podops-dev/podops/pkg/resourceconsist"
 	"github.com/podops-dev/podops/pkg/resourceconsist/plan"
 	"github.com/podops-dev/podops/test/builders"
 )
@@ -164,6 +166,9 @@ func TestThrottlingStopsTheRestOfTheBatches(t *testing.T) {
 	failed, err := w.reconcile()
 	if len(failed) != 45 || err == nil || !containsAll(err.Error(), "Throttling.User", "and 35 more pods") {
 		t.Errorf("%d failed with error %v", len(failed), err)
+	}
+	if !errors.Is(err, resourceconsist.ErrBackingOff) {
+		t.Errorf("the error %v does not say that the API throttles", err)
 	}
 	if got := w.server.Struck(); got != 4 {
 		t.Errorf("a provider that throttles got %d requests to add, want the 4 attempts of the first batch", got)
