@@ -71,6 +71,10 @@ func TestMutatorUpdate(t *testing.T) {
 			old:       annotated(scaledDown(serving()), corev1.PodDeletionCost, "9"),
 			requested: annotated(uncontrolled(scaledDown(serving())), corev1.PodDeletionCost, "9"),
 		},
+		"update releases a pod behind a load balancer": {
+			old:       serving().Finalizer("example.com/other").Finalizer(finalizer).Obj(),
+			requested: serving().Finalizer("example.com/other").Finalizer(finalizer).Uncontrolled().Obj(),
+		},
 		"update operates with the last finalizer": {
 			old: protected().Finalizer(finalizer).Obj(), requested: protected().Obj(),
 		},

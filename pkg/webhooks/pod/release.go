@@ -9,13 +9,15 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
+	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/replicasetscale"
 	"github.com/podops-dev/podops/pkg/webhooks/review"
 )
 
-// releasePatch returns the changes to the annotations of a pod whose control label is removed: the pod
+// releasePatch returns the changes to the metadata of a pod whose control label is removed: the pod
 // gets back the deletion cost that it had before PodOps began its deletion, which would otherwise
-// make it the first pod of every later scale-in, and loses the reasons for which it waited.
+// make it the first pod of every later scale-in, and loses the reasons for which it waited. It loses its protection
+// finalizers: service controllers may read pods with the label only, and would never remove them.
 func releasePatch(requested *corev1.Pod) []jsonpatch.Operation {
 	if appsv1alpha1.IsControlled(requested.Labels) {
 		return nil
@@ -30,6 +32,9 @@ func releasePatch(requested *corev1.Pod) []jsonpatch.Operation {
 			operation = jsonpatch.NewOperation("remove", review.AnnotationPath(key), nil)
 		}
 		operations = append(operations, operation)
+	}
+	if kept := slices.DeleteFunc(slices.Clone(requested.Finalizers), lifecycle.IsProtectionFinalizer); len(kept) < len(requested.Finalizers) {
+		operations = append(operations, jsonpatch.NewOperation("replace", "/metadata/finalizers", kept))
 	}
 	return operations
 }
