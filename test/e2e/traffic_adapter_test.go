@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	gomegatypes "github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -77,6 +78,38 @@ var _ = Describe("An adapter in a program of its own", func() {
 		}).Should(MatchError(ContainSubstring("not found")))
 		Expect(p.get(ctx, "web-0").Finalizers).To(BeEmpty())
 		p.awaitAvailable(ctx, 3)
+	})
+
+	It("has no finalizer on pods that lose the control label", func(ctx context.Context) {
+		p := newScenario(ctx)
+		p.registerTemplate(ctx)
+		p.awaitExpected(ctx, p.balanced(ctx, "web"))
+		stop := p.startTemplate(ctx)
+		p.pods(ctx, 2, nil)
+		protected := HaveField("Finalizers", ConsistOf(resourceconsist.GenerateLifecycleFinalizer("web")))
+		Eventually(ctx, p.list).Should(HaveEach(protected))
+		label := func(pod, label string) {
+			p.kubectl(ctx, "--namespace", p.namespace, "label", "pod", pod, label)
+		}
+
+		By("taking the label off while the program runs")
+		label("web-00", appsv1alpha1.ControlLabelKey+"-")
+		Expect(p.get(ctx, "web-00").Finalizers).To(BeEmpty())
+		Consistently(ctx, p.seeing("web-00")).Should(HaveField("Finalizers", BeEmpty()))
+
+		By("taking it off, and deleting the pod, while the program is away")
+		stop()
+		label("web-01", appsv1alpha1.ControlLabelKey+"-")
+		Expect(p.admin.Delete(ctx, p.get(ctx, "web-01"))).To(Succeed())
+		Eventually(ctx, func(ctx context.Context) error {
+			_, err := p.seeing("web-01")(ctx)
+			return err
+		}).Should(Satisfy(apierrors.IsNotFound))
+
+		By("starting the program, and labelling the pod again")
+		p.startTemplate(ctx)
+		label("web-00", appsv1alpha1.ControlLabelKey+"="+appsv1alpha1.ControlLabelValue)
+		Eventually(ctx, p.seeing("web-00")).Should(And(expect.BeAvailable(), protected))
 	})
 
 	It("is removed with PodOps when its name is given", func(ctx context.Context) {
