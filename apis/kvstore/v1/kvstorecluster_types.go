@@ -36,6 +36,11 @@ type KVStoreClusterSpec struct {
 	// +kubebuilder:validation:Maximum=9
 	Replicas int32 `json:"replicas"`
 
+	// backupBeforeScaleIn has a Job write a backup before the first pod of a scale-in is removed. The scale-in waits until
+	// it has succeeded.
+	// +optional
+	BackupBeforeScaleIn bool `json:"backupBeforeScaleIn,omitempty"`
+
 	// storage defines the persistent storage of each replica. It cannot be changed.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="storage cannot be changed: a StatefulSet keeps its volumeClaimTemplates"

@@ -263,6 +263,33 @@ func TestADeletionLeavesAStatefulSetOfAnotherOwner(t *testing.T) {
 	}
 }
 
+func TestAScaleInBeginsWithItsBackup(t *testing.T) {
+	w := created(t, 3, kvstorev1.CanaryUpgradeStrategy)
+	w.backupDown = true
+	w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.Replicas, s.BackupBeforeScaleIn = 1, true })
+	for range 200 {
+		w.operate(1000)
+		w.controllers()
+		w.now = w.now.Add(time.Second)
+	}
+	why := meta.FindStatusCondition(w.cluster.Status.Conditions, kvstorev1.ConditionReconciling)
+	if len(w.pods) != 3 || w.offTraffic() || !strings.HasPrefix(why.Message, "the backup before the scale-in has failed: Job db-scale-in-2: ") {
+		t.Errorf("%d pods, off traffic %t, %+v", len(w.pods), w.offTraffic(), why)
+	}
+	w.backupDown = false
+	if !w.settle() || len(w.pods) != 1 || len(w.jobs) != 1 || len(w.violations) > 0 {
+		t.Errorf("%d pods, %d Jobs, %+v, %v", len(w.pods), len(w.jobs), w.cluster.Status, w.violations)
+	}
+	w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.Replicas = 3 })
+	if !w.settle() || len(w.pods) != 3 {
+		t.Errorf("%d pods, want those of a scale-out", len(w.pods))
+	}
+	w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.Replicas = 2 })
+	if !w.settle() || len(w.pods) != 2 || len(w.jobs) != 2 {
+		t.Errorf("%d pods, %d Jobs, want a backup for each scale-in", len(w.pods), len(w.jobs))
+	}
+}
+
 // TestAForegroundDeletionBeginsWithItsBackup has a garbage collector that is faster than the operator, and one that is not.
 func TestAForegroundDeletionBeginsWithItsBackup(t *testing.T) {
 	for sentence, collected := range map[string]bool{"the StatefulSet is deleted already": true, "the StatefulSet is there": false} {

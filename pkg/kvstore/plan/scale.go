@@ -3,9 +3,15 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"time"
+
+	"k8s.io/utils/ptr"
 
 	kvstorev1 "github.com/podops-dev/podops/apis/kvstore/v1"
 )
+
+// scaleInBackupDelay is the time after which a backup before a scale-in that failed is repeated.
+const scaleInBackupDelay = time.Minute
 
 // replicas returns the number of replicas of the StatefulSet. It rises at once. It falls by one pod at a
 // time: PodOps allows its removal, it does not lead, and the store has removed it from its members.
@@ -34,6 +40,9 @@ func (p *planner) scaleIn(have, want int32) int32 {
 	name := PodName(p.Cluster.Name, ordinal)
 	m, exists := p.Members[ordinal]
 	leaving := exists && !m.terminating()
+	if leaving && have > want && !m.Permissions[ScaleIn].Begun && !p.isBackedUpForScaleIn() {
+		return have
+	}
 	if leaving && have > want && !p.mayOperate(ordinal, ScaleIn) {
 		return have
 	}
@@ -56,6 +65,35 @@ func (p *planner) scaleIn(have, want int32) int32 {
 		p.progress = progress{kvstorev1.ReasonScalingIn, fmt.Sprintf("pod %s is removed", name)}
 		return ordinal
 	}
+}
+
+// isBackedUpForScaleIn reports whether a scale-in may begin: its backup is complete, or the spec requests none. A change of the spec
+// begins another backup, and so does the time after a backup that failed.
+func (p *planner) isBackedUpForScaleIn() bool {
+	if !p.Cluster.Spec.BackupBeforeScaleIn {
+		return true
+	}
+	name := fmt.Sprintf("%s-scale-in-%d", p.Cluster.Name, p.Cluster.Generation)
+	job, exists := p.Jobs[name]
+	result, message := resultOf(job)
+	p.progress = progress{kvstorev1.ReasonBackupRunning, "Job " + name + " writes the backup before the scale-in"}
+	switch {
+	case exists && result == jobComplete:
+		return true
+	case exists && result == jobFailed:
+		p.progress = progress{kvstorev1.ReasonBackupFailing, fmt.Sprintf("the backup before the scale-in has failed: Job %s: %s", name, message)}
+		if left := scaleInBackupDelay - p.now.Sub(finishedAt(job)); left > 0 {
+			p.wake(left)
+		} else if job.DeletionTimestamp == nil {
+			p.decision.DeleteJobs = append(p.decision.DeleteJobs, job)
+		}
+	case !exists && !p.hasHealthyMember():
+		p.progress = progress{kvstorev1.ReasonWaitingForReplicas, "the backup before the scale-in waits for a member of the store that is healthy"}
+	case !exists:
+		p.decision.CreateJob = p.backupJob(name)
+		p.decision.CreateJob.Spec.TTLSecondsAfterFinished = ptr.To(int32(checkTTLSeconds))
+	}
+	return false
 }
 
 // dropMember removes from the store a member beyond the replicas that has no pod: a pod that joins the store after the

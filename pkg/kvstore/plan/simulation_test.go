@@ -98,6 +98,11 @@ func (w *simulation) violated(format string, args ...any) {
 	w.violations = append(w.violations, fmt.Sprintf(format, args...))
 }
 
+// offTraffic reports whether a pod was permitted.
+func (w *simulation) offTraffic() bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(w.pods)), (*member).offTraffic)
+}
+
 // snapshot returns the simulation as an operator reads it.
 func (w *simulation) snapshot() plan.Snapshot {
 	s := plan.Snapshot{
