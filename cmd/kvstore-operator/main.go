@@ -44,6 +44,7 @@ const workers = 4
 type options struct {
 	plan           plan.Settings
 	metrics, probe string
+	releaseURL     string
 	elect          bool
 	namespace      string
 	hook           hookOptions
@@ -72,6 +73,7 @@ func (o *options) addFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.plan.Image, "image", "my-repo/kvstore", "repository of the image of the store; the version of a cluster is its tag")
 	flags.StringVar(&o.plan.BackupTarget, "backup-to", "", "where backups are written: a `URL` that stores the body of a PUT below it, or a folder")
 	flags.DurationVar(&o.plan.ProgressDeadline, "progress-deadline", defaultProgressDeadline, "how long an upgraded pod may take to become ready before the upgrade is rolled back")
+	flags.StringVar(&o.releaseURL, "release-url", "", "`URL` below which a service gets DELETE <namespace>/<name>/<uid> at the end of a deletion, to release external resources; empty: none")
 	flags.StringVar(&o.metrics, "metrics-bind-address", "0", "`address` of the metrics, 0: no metrics")
 	flags.StringVar(&o.probe, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz")
 	flags.BoolVar(&o.elect, "leader-elect", false, "run the controller in one replica at a time")
@@ -138,6 +140,13 @@ func (o *options) register(mgr manager.Manager) error {
 		return fmt.Errorf("adding the calls of stores: %w", err)
 	}
 	reconciler := kvstore.New(mgr.GetClient(), store, o.plan, mgr.GetEventRecorder(name), clock.RealClock{})
+	if o.releaseURL != "" {
+		release, err := kvstore.NewHTTPRelease(o.releaseURL)
+		if err != nil {
+			return fmt.Errorf("--release-url: %w", err)
+		}
+		reconciler.Releasing(release)
+	}
 	if err := reconciler.SetupWithManager(mgr, workers, store.Changed()); err != nil {
 		return err
 	}

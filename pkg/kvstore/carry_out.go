@@ -50,6 +50,9 @@ func (r *Reconciler) removeFinalizer(ctx context.Context, cluster *kvstorev1.KVS
 	if !d.RemoveFinalizer {
 		return nil
 	}
+	if err := r.release(ctx, cluster); err != nil {
+		return err
+	}
 	return client.IgnoreNotFound(r.patchFinalizers(ctx, cluster, controllerutil.RemoveFinalizer, kvstorev1.Finalizer))
 }
 

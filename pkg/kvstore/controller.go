@@ -64,6 +64,7 @@ type Reconciler struct {
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
 	failures failures
+	release  Release
 }
 
 // New returns a Reconciler. c reads its own writes.
@@ -71,7 +72,15 @@ func New(c client.Client, store Store, settings plan.Settings, recorder events.E
 	return &Reconciler{
 		client: c, store: store, settings: settings, recorder: recorder, clock: clk,
 		failures: failures{byCluster: map[types.NamespacedName]string{}},
+		release:  func(context.Context, *kvstorev1.KVStoreCluster) error { return nil },
 	}
+}
+
+// Releasing sets how the external resources of a cluster are released at its deletion. It returns r, and must be called before
+// SetupWithManager.
+func (r *Reconciler) Releasing(release Release) *Reconciler {
+	r.release = release
+	return r
 }
 
 // Reconcile takes the next step of one cluster.

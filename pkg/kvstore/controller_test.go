@@ -2,6 +2,8 @@ package kvstore_test
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	kvstorev1 "github.com/podops-dev/podops/apis/kvstore/v1"
+	"github.com/podops-dev/podops/pkg/kvstore"
 )
 
 // shortStep is how many writes a short test advances: the race detector makes each story take seconds.
@@ -300,5 +303,51 @@ func TestAJobOfAnotherOwnerIsNoBackup(t *testing.T) {
 	w.run()
 	if w.cluster() != nil {
 		t.Error("the cluster remains")
+	}
+}
+
+// TestADeletionReleasesExternalResourcesLast has a service that is away at first.
+func TestADeletionReleasesExternalResourcesLast(t *testing.T) {
+	status, requests := http.StatusServiceUnavailable, []string{}
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests = append(requests, r.Method+" "+r.URL.Path)
+		w.WriteHeader(status)
+	}))
+	t.Cleanup(service.Close)
+	release, err := kvstore.NewHTTPRelease(service.URL + "/records")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := ready(t, 1)
+	w.must(w.api.Delete(t.Context(), w.cluster()))
+	w.restart()
+	w.Releasing(release)
+	for w.reconcile() == nil {
+		w.controllers()
+	}
+	if err := w.reconcile(); err == nil || !strings.Contains(err.Error(), "503 Service Unavailable") {
+		t.Errorf("error %v", err)
+	}
+	if got := w.condition(kvstorev1.ConditionReconciling); !strings.HasPrefix(got, "StepFailed: ") || !strings.Contains(got, "503 Service Unavailable") {
+		t.Errorf("Reconciling is %q", got)
+	}
+	if e := w.end(); e.Gone || len(e.Pods)+e.Claims > 0 {
+		t.Errorf("the resources are released before the rest is deleted: %+v", e)
+	}
+	status = http.StatusNoContent
+	w.must(w.reconcile())
+	if w.cluster() != nil {
+		t.Error("the cluster remains")
+	}
+	if diff := cmp.Diff([]string{"DELETE /records/default/db/db-uid"}, slices.Compact(requests)); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheURLOfExternalResourcesIsAbsolute(t *testing.T) {
+	for _, url := range []string{"records", "/records", "http://[::1", ""} {
+		if _, err := kvstore.NewHTTPRelease(url); err == nil {
+			t.Errorf("%q is accepted", url)
+		}
 	}
 }

@@ -57,7 +57,9 @@ func (p *planner) terminate() {
 		}
 	default:
 		p.decision.RemoveFinalizer = true
-		return // the status of an object that goes with this write is not reported
+		if p.Failure == "" {
+			return // the status of an object that goes with this write is not reported
+		}
 	}
 	p.report()
 }
