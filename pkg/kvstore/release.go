@@ -34,15 +34,14 @@ func NewHTTPRelease(base string) (Release, error) {
 	if parsed.Host == "" {
 		return nil, fmt.Errorf("%w: %q", errRelativeURL, base)
 	}
+	client := &http.Client{Timeout: releaseTimeout}
 	return func(ctx context.Context, cluster *kvstorev1.KVStoreCluster) error {
-		ctx, stop := context.WithTimeout(ctx, releaseTimeout)
-		defer stop()
 		at := parsed.JoinPath(cluster.Namespace, cluster.Name, string(cluster.UID))
 		request, err := http.NewRequestWithContext(ctx, http.MethodDelete, at.String(), nil)
 		if err != nil {
 			return fmt.Errorf("releasing external resources: %w", err)
 		}
-		response, err := http.DefaultClient.Do(request)
+		response, err := client.Do(request)
 		if err != nil {
 			return fmt.Errorf("releasing external resources: %w", err)
 		}

@@ -112,7 +112,10 @@ func (r *Reconciler) begin(ctx context.Context, req reconcile.Request) (*session
 	}
 	s.employer = copyOf(employer)
 	s.target.instance = r.binding.instance(employer)
-	s.actor = &actor{provider: r.provider, batch: r.binding.batch, target: s.target, employer: s.employer, history: s.history, now: r.clock.Now, attempts: map[attempt]bool{}}
+	s.actor = &actor{
+		provider: r.provider, batch: r.binding.batch, target: s.target, employer: s.employer, history: s.history, now: r.clock.Now,
+		attempts: map[attempt]bool{},
+	}
 	s.deleting = employer.GetDeletionTimestamp() != nil || !r.binding.manages(employer)
 	if !s.deleting || r.owns(employer) {
 		return s, nil

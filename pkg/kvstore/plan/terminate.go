@@ -35,8 +35,6 @@ func (p *planner) terminate() {
 	case p.StatefulSet != nil && !p.owns(p.StatefulSet):
 		p.decision.RemoveFinalizer = true
 		return
-	case !p.isBackedUp() && p.dataDeleted():
-		p.backingUp(kvstorev1.ReasonBackupImpossible, "the PersistentVolumeClaims were deleted before a backup was made")
 	case !p.isBackedUp():
 		p.backUp()
 	case p.StatefulSet != nil:
@@ -72,9 +70,6 @@ func (p *planner) isBackedUp() bool {
 
 // dataDeleted reports whether others have deleted the claims, as a deletion of the namespace does, and the pods that had them.
 func (p *planner) dataDeleted() bool {
-	if _, nothing := p.nothingToBackUp(); nothing {
-		return false
-	}
 	for _, m := range p.Members {
 		if !m.terminating() {
 			return false
@@ -89,6 +84,10 @@ func (p *planner) backUp() {
 	if message, ok := p.nothingToBackUp(); ok {
 		p.backedUp(metav1.ConditionTrue, kvstorev1.ReasonBackupSkipped, message)
 		p.progress = progress{kvstorev1.ReasonBackupSkipped, message}
+		return
+	}
+	if p.dataDeleted() {
+		p.backingUp(kvstorev1.ReasonBackupImpossible, "the PersistentVolumeClaims were deleted before a backup was made")
 		return
 	}
 	if p.StatefulSet == nil && p.foreign() == "" {
