@@ -194,7 +194,7 @@ func (r *Reconciler) runJobs(ctx context.Context, cluster *kvstorev1.KVStoreClus
 	return nil
 }
 
-// errNameTaken reports that an object of another owner has the name of a Job.
+// errNameTaken reports a Job that another owner has under the name.
 var errNameTaken = errors.New("a Job of that name has another owner")
 
 // isOfRound returns nil for a Job that an earlier round has created.

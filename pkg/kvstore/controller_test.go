@@ -212,7 +212,7 @@ func TestADeletedClusterWithoutFinalizerIsLeft(t *testing.T) {
 	}
 }
 
-// condition returns the reason and the message of a condition of the cluster.
+// condition returns a condition's reason and message.
 func (w *simulation) condition(kind string) string {
 	w.t.Helper()
 	found := meta.FindStatusCondition(w.cluster().Status.Conditions, kind)

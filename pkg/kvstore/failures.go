@@ -8,7 +8,7 @@ import (
 	"github.com/podops-dev/podops/pkg/text"
 )
 
-// maxFailureBytes bounds the text of a failure: notes of events and messages of conditions have up to 1024 bytes.
+// maxFailureBytes bounds the text of a failure: event notes and condition messages have up to 1024 bytes.
 const maxFailureBytes = 1000
 
 // failures are the last failures of clusters whose last step failed: what the API server rejects is reported with the next

@@ -14,7 +14,7 @@ import (
 // releaseTimeout bounds a call that releases the external resources of a cluster.
 const releaseTimeout = 10 * time.Second
 
-// Release releases the external resources of a cluster that is deleted, such as a DNS record or an account of a cloud. It is
+// Release releases the external resources that belong to a deleted cluster, such as a DNS record or a cloud account. It is
 // called when nothing else is left, and again until it succeeds: resources that do not exist are released.
 type Release func(ctx context.Context, cluster *kvstorev1.KVStoreCluster) error
 

@@ -138,7 +138,7 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// ofScale returns the ReplicaSet of pods, of which one is beyond spec.replicas.
+// ofScale returns a ReplicaSet with one pod beyond spec.replicas.
 func ofScale(pods []*corev1.Pod) *appsv1.ReplicaSet {
 	set := newSet(int32(len(pods))-1, nil)
 	set.Status.Replicas = int32(len(pods))

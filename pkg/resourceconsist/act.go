@@ -43,7 +43,7 @@ type outcome[T any] struct {
 	works bool
 }
 
-// callFailure is the failure of an item in a call. size is the number of items of the call, and partial is true if others of them
+// callFailure is why an item failed. size is the number of items in its call, and partial is true if others of them
 // have succeeded: then the adapter lists which have failed.
 type callFailure struct {
 	err     error
@@ -128,7 +128,7 @@ func run[T any](ctx context.Context, a *actor, v verb[T]) outcome[T] {
 	return out
 }
 
-// chunks returns the items in calls of at most the number that each of their items may have beside it.
+// chunks returns the items in calls. No call has more items than any of its items allows.
 func chunks[T any](items []plan.Item[T], batch func(plan.Item[T]) int) [][]plan.Item[T] {
 	items = slices.Clone(items)
 	slices.SortStableFunc(items, func(x, y plan.Item[T]) int { return cmp.Compare(batch(y), batch(x)) })
@@ -145,7 +145,7 @@ func chunks[T any](items []plan.Item[T], batch func(plan.Item[T]) int) [][]plan.
 	return all
 }
 
-// probe takes a part out of the first of the calls, half as large for each failure of its items, and another part each time.
+// probe takes a part out of the first call, half as large for each failure, and another part each time.
 // Nothing else shows whether a provider fails, or an item that fails its whole call.
 func probe[T any](calls [][]plan.Item[T], failures int) [][]plan.Item[T] {
 	if len(calls) == 0 {
@@ -213,7 +213,7 @@ func callAll[T any](ctx context.Context, a *actor, v verb[T], wave [][]plan.Item
 	return succeeded, stop
 }
 
-// nextBatch returns the number of items of the next call that has an item that failed. A call that fails as a whole while others
+// nextBatch returns how many items the next call with a failed item may have. A call that fails as a whole while others
 // succeed is split in four, until the item that fails it is alone.
 func (a *actor) nextBatch(f callFailure, works bool) int {
 	if works && !f.partial {

@@ -145,7 +145,7 @@ func TestHealthyItemsSucceedBesideFailingOnes(t *testing.T) {
 	})
 }
 
-// outage is a provider that fails for a time, and then accepts at most a number of calls between two moments of its clock.
+// outage is a provider that fails for a time, and then accepts a limited number of calls in a second.
 type outage struct {
 	mu     sync.Mutex
 	down   bool

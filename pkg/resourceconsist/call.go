@@ -31,7 +31,7 @@ var (
 )
 
 // Throttled returns the error of a call that the provider has rejected since it gets too many, as HTTP does with the status 429.
-// The instance of the provider gets no call of the namespace for the given time, at most five minutes: the time of a Retry-After
+// The provider's instance is not called for the namespace for that time, at most five minutes: the time in a Retry-After
 // header, or a second without one. The items of the call that did not succeed have not failed.
 func Throttled(cause error, after time.Duration) error {
 	return &throttled{cause, cmp.Or(min(max(after, 0), maxThrottle), firstBreak)}

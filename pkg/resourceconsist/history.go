@@ -26,7 +26,7 @@ type failure struct {
 	times int
 	next  time.Time
 
-	// batch is the number of items of the next call that has the item.
+	// batch is the number of items that the next call with the item may have.
 	batch int
 
 	// withAll is true if no call succeeded for any item.

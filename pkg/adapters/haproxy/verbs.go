@@ -106,8 +106,8 @@ type work struct {
 	most   int
 }
 
-// movesAtOnce is the part of the servers of a call whose address changes at once: a fourth. The others serve at the former
-// address until the check of these has passed.
+// movesAtOnce divides the servers in a call: a fourth of them changes its address at once. The others serve at the former
+// address until the checks of these have passed.
 const movesAtOnce = 4
 
 // moving returns the servers that wait for a check.
