@@ -17,11 +17,17 @@ func Find(snapshot *clusterstate.Snapshot, target Target) metav1.Object {
 	return nil
 }
 
-// NotFound returns the error for an object that a snapshot does not have: it does not exist, or cannot be read.
+// NotFound returns the error for an object that a snapshot does not have: it does not exist, or cannot be read. It names an
+// object of another kind that has the name.
 func NotFound(snapshot *clusterstate.Snapshot, target Target) error {
 	for _, resource := range snapshot.Unreadable {
 		if resource.Resource == resourceOf(target.Kind) {
 			return fmt.Errorf("%s in namespace %s cannot be read: %s", target, snapshot.Namespace, resource.Reason)
+		}
+	}
+	for _, kind := range []Kind{KindDeployment, KindStatefulSet, KindDaemonSet, KindReplicaSet, KindRule, KindPod} {
+		if other := (Target{Kind: kind, Name: target.Name}); target.Name != "" && Find(snapshot, other) != nil {
+			return fmt.Errorf("%s does not exist in namespace %s, but %s does", target, snapshot.Namespace, other)
 		}
 	}
 	return fmt.Errorf("%s does not exist in namespace %s", target, snapshot.Namespace)
