@@ -282,8 +282,9 @@ func (l *laws) unsettledOwner(on Workload) string {
 	if on.Kind == ReplicaSet || on.Kind == Job || on.Kind == DaemonSet && wish.recreated {
 		return ""
 	}
-	if old := countFunc(pods, func(pod *corev1.Pod) bool { return image(pod.Spec) != wish.image }); old > 0 {
-		return fmt.Sprintf("%s has %d pods of another revision than %s", on.Name, old, wish.image)
+	wanted := l.wantsImage(on, wish.image)
+	if old := countFunc(pods, func(pod *corev1.Pod) bool { return image(pod.Spec) != wanted }); old > 0 {
+		return fmt.Sprintf("%s has %d pods of another revision than %s", on.Name, old, wanted)
 	}
 	if on.Kind == Deployment && !l.showsPods(on, want) {
 		return fmt.Sprintf("the status of %s is not that of %d pods", on.Name, want)
@@ -298,11 +299,29 @@ func (l *laws) showsPods(on Workload, pods int) bool {
 		int(deployment.Status.AvailableReplicas) == pods && int(deployment.Status.Replicas) == pods
 }
 
+// custom returns the object of a Fleet or a Rollout; nil for other kinds. PodOps does not write them, and of two users that do at once
+// either may be the last.
+func (l *laws) custom(on Workload) *unstructured.Unstructured {
+	if on.Kind != Fleet && on.Kind != Rollout {
+		return nil
+	}
+	object, _ := l.mirror.get(strings.ToLower(string(on.Kind))+"s", on.Namespace(), on.Name).(*unstructured.Unstructured)
+	return object
+}
+
+// wantsImage returns the image that the pods of a workload have in the end.
+func (l *laws) wantsImage(on Workload, image string) string {
+	if custom := l.custom(on); custom != nil {
+		image, _, _ = unstructured.NestedString(custom.Object, "spec", "image")
+	}
+	return image
+}
+
 // wants returns the number of pods that a workload wants in the end.
 func (l *laws) wants(on Workload, replicas int) int {
 	switch on.Kind {
-	case Fleet, Rollout: // PodOps does not write them, and of two users that do at once either may be the last
-		object, _ := l.mirror.get(strings.ToLower(string(on.Kind))+"s", on.Namespace(), on.Name).(*unstructured.Unstructured)
+	case Fleet, Rollout:
+		object := l.custom(on)
 		if object == nil {
 			return replicas
 		}
