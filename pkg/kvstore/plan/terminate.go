@@ -33,7 +33,7 @@ func (p *planner) terminate() {
 		p.decision.KeepDependents = true
 		return
 	case p.StatefulSet != nil && !p.owns(p.StatefulSet):
-		p.decision.RemoveFinalizer = true
+		p.finish()
 		return
 	case !p.isBackedUp():
 		p.backUp()
@@ -54,12 +54,18 @@ func (p *planner) terminate() {
 			}
 		}
 	default:
-		p.decision.RemoveFinalizer = true
-		if p.Failure == "" {
-			return // the status of an object that goes with this write is not reported
-		}
+		p.finish()
+		return
 	}
 	p.report()
+}
+
+// finish lets the cluster go. Its status is reported only if that has failed: otherwise the object goes with this write.
+func (p *planner) finish() {
+	p.decision.RemoveFinalizer = true
+	if p.Failure != "" {
+		p.report()
+	}
 }
 
 // isBackedUp reports whether the deletion may continue: the backup is complete or impossible.
@@ -96,7 +102,8 @@ func (p *planner) backUp() {
 	name := backupName(p.Cluster.Name, p.status.BackupFailures)
 	job, exists := p.Jobs[name]
 	if !exists && !p.hasHealthyMember() {
-		p.backingUp(kvstorev1.ReasonWaitingForReplicas, "the backup waits for a member of the store that is healthy")
+		p.backingUp(kvstorev1.ReasonWaitingForReplicas, "the backup waits for a member of the store that is healthy; "+
+			"the annotation "+kvstorev1.SkipBackupAnnotationKey+" deletes the data without one")
 		return
 	}
 	result, message := resultOf(job)
