@@ -46,6 +46,10 @@ type Owner struct {
 	// Observed is status.replicas of the scale, or of a ReplicaSet: the number of pods that its controller has counted.
 	Observed int
 
+	// Unlabeled is the number of pods of a ReplicaSet in its status that may be without the control label: where its template has
+	// the label, those without all labels of the template.
+	Unlabeled int
+
 	// Unreadable is why its numbers cannot be read; empty if they can.
 	Unreadable string
 
@@ -95,7 +99,7 @@ func (o Owner) hasPlaceOf(other Owner) bool {
 // equals reports whether another version of a workload is the same.
 func (o Owner) equals(other Owner) bool {
 	return o.hasPlaceOf(other) && o.Desired == other.Desired && o.MinReady == other.MinReady && o.Terminating == other.Terminating &&
-		o.Uncounted == other.Uncounted && o.Scale == other.Scale && o.Observed == other.Observed && o.Unreadable == other.Unreadable &&
+		o.Uncounted == other.Uncounted && o.Scale == other.Scale && o.Observed == other.Observed && o.Unlabeled == other.Unlabeled && o.Unreadable == other.Unreadable &&
 		o.Recreates == other.Recreates && o.Surges == other.Surges && o.Paused == other.Paused && o.Progress == other.Progress &&
 		slices.Equal(o.SkipRules, other.SkipRules) && maps.Equal(o.TemplateLabels, other.TemplateLabels)
 }
@@ -251,8 +255,12 @@ type controlled struct {
 	// counted are the pods that are neither terminating nor finished, available the available ones.
 	counted, available int
 
-	// permitted are the pods that an operation is permitted on, or that are operated on.
-	permitted int
+	// finished are the pods that have succeeded or failed and are not terminating.
+	finished int
+
+	// permitted are the pods that an operation is permitted on, or that are operated on; leaving are the counted ones
+	// whose deletion is.
+	permitted, leaving int
 
 	// top is the UID of the owner that rules see of the pods: the top of the chain, or the
 	// controller itself while its owner is not in the index.
@@ -281,10 +289,6 @@ func (n *namespace) causeOf(controller types.UID) rule.Cause {
 
 // waitingOwner is the controller of a waiting pod.
 type waitingOwner struct {
-	// complete is true for a ReplicaSet that is to keep each of its pods: it has no more than spec.replicas, and no rolling
-	// update lowers that.
-	complete bool
-
 	// replaces is the StatefulSet or DaemonSet; nil for another kind.
 	replaces deferreddelete.Owner
 }
@@ -305,7 +309,6 @@ func (n *namespace) waitingOwners(waiting []rule.Request) (map[types.UID]waiting
 		}
 		owner := n.owners[uid]
 		controllers[uid] = waitingOwner{
-			complete: c.cause == rule.CauseScaleIn && !owner.Terminating && max(c.counted, owner.Observed) <= owner.Desired,
 			replaces: owner.Replaces,
 		}
 		if top, known := n.owners[c.top]; known && !top.Uncounted {
@@ -362,6 +365,12 @@ func (n *namespace) own(p *pod, by int) (changed bool) {
 	}
 	if p.counts {
 		c.counted += by
+	}
+	if p.finished {
+		c.finished += by
+	}
+	if p.leaves {
+		c.leaving += by
 	}
 	if p.fact.Available {
 		c.available += by

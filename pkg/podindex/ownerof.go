@@ -12,6 +12,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/podstate"
+	"github.com/podops-dev/podops/pkg/replicasetscale"
 )
 
 // OwnerOf returns a workload as an owner of pods, and false for an object that does not count as an owner:
@@ -31,6 +32,10 @@ func OwnerOf(object metav1.Object) (owner Owner, counts bool) {
 		owner.Revision, _ = strconv.ParseInt(o.Annotations[appsv1alpha1.DeploymentRevisionAnnotationKey], 10, 64)
 		owner.MinReady, owner.Observed = seconds(o.Spec.MinReadySeconds), int(o.Status.Replicas)
 		owner.Kind, owner.Desired, owner.TemplateLabels = kindReplicaSet, replicas(o.Spec.Replicas), o.Spec.Template.Labels
+		owner.Unlabeled = owner.Observed
+		if replicasetscale.IsControlled(o) {
+			owner.Unlabeled -= int(o.Status.FullyLabeledReplicas)
+		}
 	case *appsv1.Deployment:
 		owner.Paused = o.Spec.Paused
 		owner.Kind, owner.Desired, owner.TemplateLabels = "Deployment", replicas(o.Spec.Replicas), o.Spec.Template.Labels

@@ -51,6 +51,9 @@ type pod struct {
 	// surplus is true while its deletion waits that has begun for its ReplicaSet.
 	surplus bool
 
+	// leaves is true for a pod that counts, once its deletion is permitted.
+	leaves bool
+
 	// pending is the request of its StatefulSet or DaemonSet for which it waits; nil for another pod.
 	pending *appsv1alpha1.PendingDelete
 
@@ -121,6 +124,7 @@ func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, of revisions
 		readySince: facts.ReadySince,
 		standing:   podstate.StandingOf(object, facts),
 	}
+	p.leaves = p.counts && p.fact.Permitted && deferreddelete.IsDeferred(object.Labels)
 	p.base.revision = p.fact.Revision.State
 	if before != nil && sameButOwner(before.fact, p.fact) {
 		p.base = before.base
@@ -251,7 +255,7 @@ func sameToDecisions(a, b *pod, custom bool) bool {
 		same = a.fact.Details.Version == b.fact.Details.Version
 	}
 	return same && a.leftover == b.leftover && a.offTraffic == b.offTraffic && a.gap == b.gap &&
-		a.finished == b.finished && a.counts == b.counts &&
+		a.finished == b.finished && a.counts == b.counts && a.leaves == b.leaves &&
 		a.controller.UID == b.controller.UID && sameRequests(a.requests, b.requests)
 }
 

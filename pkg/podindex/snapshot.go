@@ -69,7 +69,7 @@ type Snapshot struct {
 	// controllers are the controllers of the pods that wait, by UID.
 	controllers map[types.UID]waitingOwner
 
-	// kept are the waiting pods whose DaemonSet or StatefulSet has too many unavailable pods. Nil when nothing waits.
+	// kept are the waiting pods that their workloads keep for now. Nil when nothing waits.
 	kept map[types.UID]bool
 
 	// versions are the resourceVersions of the pods that records name.
@@ -170,7 +170,7 @@ func (v Snapshot) IsNeeded(uid types.UID) bool {
 	case v.kept[uid]:
 		return true
 	case p.pending == nil || owner.replaces == nil:
-		return p.surplus && owner.complete
+		return false
 	}
 	want := deferreddelete.WantFor(owner.replaces, p.object, *p.pending)
 	return want == deferreddelete.Unwanted || want == deferreddelete.WantUnknown && deferreddelete.Finishes(p.object)

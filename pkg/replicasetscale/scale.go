@@ -93,11 +93,16 @@ func isUnscaled(old, requested *appsv1.ReplicaSet) bool {
 }
 
 // Others returns the number of pods of a ReplicaSet that do not have the control label; pods are its pods with the label.
-// A ReplicaSet with other pods is never kept: they depend on no rule. The status may be behind pods that are gone, so both of
-// its numbers must say so where the template has the label: the pods that it counts, and the pods with all labels of the template.
+// A ReplicaSet with other pods is never kept: they depend on no rule. The status may be behind pods that terminate, so where the
+// template has the label both of its numbers must say so: the pods that it counts, and the pods with all labels of the template.
 func Others(set *appsv1.ReplicaSet, pods []*corev1.Pod) int {
-	others := int(set.Status.Replicas) - len(pods)
-	if IsControlled(set) {
+	others, controlled := int(set.Status.Replicas), IsControlled(set)
+	for _, pod := range pods {
+		if IsActive(pod) || pod.DeletionTimestamp != nil && !controlled {
+			others--
+		}
+	}
+	if controlled {
 		others = min(others, int(set.Status.Replicas-set.Status.FullyLabeledReplicas))
 	}
 	return max(0, others)

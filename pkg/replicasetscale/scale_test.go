@@ -70,6 +70,7 @@ func TestIsRolloutStep(t *testing.T) {
 
 func TestOthers(t *testing.T) {
 	terminating := runs("c", func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: epoch} })
+	ended := runs("c", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
 	two := []*corev1.Pod{runs("a"), runs("b")}
 	for name, tc := range map[string]struct {
 		template map[string]string
@@ -83,6 +84,9 @@ func TestOthers(t *testing.T) {
 		"the status still counts a pod that is gone": {controlled, two, 3, 3, 0},
 		"and a terminating pod":                      {controlled, append(two, terminating), 3, 3, 0},
 		"one pod is not controlled":                  {controlled, two, 3, 2, 1},
+		"and a third has failed":                     {controlled, append(two, ended), 3, 2, 1},
+		"and a third is terminating":                 {controlled, append(two, terminating), 3, 2, 1},
+		"and the status is behind a terminating pod": {nil, append(two, terminating), 3, 3, 0},
 		"a pod lacks another label of the template":  {controlled, append(two, runs("c")), 3, 2, 0},
 		"the template does not have the label":       {nil, two, 3, 3, 1},
 	} {

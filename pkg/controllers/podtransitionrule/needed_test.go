@@ -27,7 +27,7 @@ func TestAPodThatIsNeededAgainIsNotPermitted(t *testing.T) {
 	}{
 		"it needs its pods":                            {change: func(*podindex.Owner, *corev1.Pod) {}},
 		"it has one too many":                          {change: func(set *podindex.Owner, _ *corev1.Pod) { set.Desired = 0 }, permitted: true},
-		"one of its pods is not under PodOps":          {change: func(set *podindex.Owner, _ *corev1.Pod) { set.Observed = 2 }, permitted: true},
+		"one of its pods is not under PodOps":          {change: func(set *podindex.Owner, _ *corev1.Pod) { set.Observed, set.Unlabeled = 2, 2 }, permitted: true},
 		"it has an older revision":                     {change: func(*podindex.Owner, *corev1.Pod) {}, newer: true, permitted: true},
 		"it is terminating":                            {change: func(set *podindex.Owner, _ *corev1.Pod) { set.Terminating = true }, permitted: true},
 		"another controller has begun the deletion":    {change: func(_ *podindex.Owner, pod *corev1.Pod) { pod.Annotations = nil }, permitted: true},
@@ -127,6 +127,75 @@ func TestAPodThatItsWorkloadKeepsIsNotPermitted(t *testing.T) {
 				s.expectPermitted("at once", pod.Name)
 			} else {
 				s.expectPermitted("at once")
+			}
+		})
+	}
+}
+
+// TestAReplicaSetLosesAsManyPodsAsItHasTooMany has the controller of a ReplicaSet with a pod without the control label request the
+// deletion of two approved pods, where it has one too many: it has not seen that the first one goes.
+func TestAReplicaSetLosesAsManyPodsAsItHasTooMany(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(set *appsv1.ReplicaSet, first, second *builders.PodBuilder) // none of it is the first request
+		newer  bool
+		first  string
+	}{
+		"the first request": {first: "web-000"},
+		"an old ReplicaSet": {newer: true, first: "web-000"},
+		"its template does not have the control label": {
+			change: func(set *appsv1.ReplicaSet, _, _ *builders.PodBuilder) { set.Spec.Template.Labels = nil }, first: "web-000",
+		},
+		"a pod that is unavailable goes first": {
+			change: func(_ *appsv1.ReplicaSet, _, second *builders.PodBuilder) { second.Unready(builders.Epoch) }, first: "web-001",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newHarness(t, opa.Options{})
+			s.rules("web", labelled("approved", "approved"))
+			set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "w"}}
+			set.Spec.Template.Labels = map[string]string{appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue}
+			scale := func(replicas, observed int32) {
+				set.Spec.Replicas, set.Status.Replicas, set.Status.FullyLabeledReplicas = &replicas, observed, observed-1
+				owner, _ := podindex.OwnerOf(set)
+				owner.Controller, owner.Revision = "d", 1
+				s.index.SetOwner(owner)
+			}
+			pods := [3]*builders.PodBuilder{}
+			for i := range pods {
+				pods[i] = web(i).Label("approved", "yes")
+				if i < 2 {
+					pods[i].Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, s.clock.Now().Add(time.Duration(i)))
+				}
+			}
+			if tc.change != nil {
+				tc.change(set, pods[0], pods[1])
+			}
+			scale(3, 4)
+			if tc.newer {
+				s.index.SetOwner(podindex.Owner{UID: "n", Namespace: "default", Kind: "ReplicaSet", Name: "web-2", Revision: 2, Controller: "d"})
+			}
+			for _, pod := range pods {
+				s.put(rolled("ReplicaSet", pod))
+			}
+			s.step(time.Second)
+			s.expectPermitted("at once", tc.first)
+			s.step(time.Minute)
+			s.expectPermitted("while the first is there")
+			going := s.pods[tc.first].DeepCopy()
+			going.DeletionTimestamp = &metav1.Time{Time: s.clock.Now()}
+			s.put(going)
+			s.step(time.Second)
+			s.expectPermitted("while the status counts the first, which is terminating")
+			scale(3, 3)
+			s.step(time.Second)
+			s.expectPermitted("once the ReplicaSet has as many as it is to have")
+			s.must(s.store.Delete(going))
+			scale(2, 3)
+			s.step(time.Second)
+			if tc.first == "web-000" {
+				s.expectPermitted("once it is to have one less", "web-001")
+			} else {
+				s.expectPermitted("once it is to have one less", "web-000")
 			}
 		})
 	}
