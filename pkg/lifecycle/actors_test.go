@@ -52,7 +52,9 @@ func drawCast(t *rapid.T) *cast {
 	}
 	expect(pod, drawFinalizers(t))
 	settle := rapid.SampledFrom([]time.Duration{0, 5 * time.Second}).Draw(t, "settle")
-	return newCast(pod, lifecycle.Options{Settle: settle})
+	c := newCast(pod, lifecycle.Options{Settle: settle})
+	c.sim.createRules = rapid.Bool().Draw(t, "create rules")
+	return c
 }
 
 func drawID(t *rapid.T) string { return rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "id") }

@@ -72,6 +72,7 @@ func Advance(p PodFacts, permits Permits, opts Options, now time.Time) Change {
 	for _, id := range m.ids() {
 		m.operate(id)
 	}
+	m.create()
 	for _, id := range m.ids() {
 		m.postCheck(id, permits.PostCheck)
 	}

@@ -6,10 +6,23 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
+// create begins the lifecycle of a new pod, as that of an operation that is over: PostCheck rules decide when the gate opens
+// for the first time. It comes with the first write of the gate, and so never again.
+func (m *machine) create() {
+	if m.opts.LabelsOnly || !m.facts.HasCreateRules || m.facts.Gate != GateUnset || !m.writesUnsetGate() {
+		return
+	}
+	m.set(appsv1alpha1.OperatedLabelPrefix, appsv1alpha1.PodCreateID, stamp(m.now))
+	m.set(appsv1alpha1.DoneOperationTypeLabelPrefix, appsv1alpha1.PodCreateID, appsv1alpha1.CreateOperationType)
+}
+
 // postCheck requests the PostCheck rules of a finished id, and applies their permit, while
-// no other id is permitted: until then the pod is not in its final state.
+// no other id is permitted: until then the pod is not in its final state. A new pod has to run first.
 func (m *machine) postCheck(id string, permits map[string]string) {
 	if !m.isFinished(id) || m.busy() {
+		return
+	}
+	if id == appsv1alpha1.PodCreateID && !m.runs() {
 		return
 	}
 	done := m.get(appsv1alpha1.DoneOperationTypeLabelPrefix, id)

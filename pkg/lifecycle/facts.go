@@ -61,6 +61,10 @@ type PodFacts struct {
 
 	Gate Gate
 
+	// HasCreateRules is true if PostCheck rules apply to the creation of the pod. It is read while the gate was never written,
+	// and has no effect afterwards.
+	HasCreateRules bool
+
 	// GateSince is when the gate last changed. Zero if unknown.
 	GateSince time.Time
 

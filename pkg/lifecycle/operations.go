@@ -10,10 +10,13 @@ import (
 const maxOperations = 5
 
 // DescribeOperation returns the operation of an id, human-readable: "deletion" for a delete that PodOps
-// carries out, otherwise "operation <type> of id <id>".
+// carries out, "creation" of a new pod, otherwise "operation <type> of id <id>".
 func DescribeOperation(operationType, id string) string {
-	if id == appsv1alpha1.PodDeleteID {
+	switch id {
+	case appsv1alpha1.PodDeleteID:
 		return "deletion"
+	case appsv1alpha1.PodCreateID:
+		return "creation"
 	}
 	return fmt.Sprintf("operation %s of id %s", operationType, id)
 }

@@ -38,6 +38,7 @@ import (
 //	jump duration                the clock is set forward, or back
 //	option settle=...|timeout=...|policy=...
 //	services none|some           whether a Service selects the pod
+//	checks none|create           whether PostCheck rules apply to the creation of the pod
 //	annotate key=value           an annotation of the lifecycle
 //	delete                       a deletion request
 //	show | writes                the pod as it is | how many requests the controller has sent for it
@@ -89,6 +90,8 @@ func (s *session) execute(t *testing.T, words []string) string {
 		s.grant(s.permits.PostCheck, appsv1alpha1.PostCheckLabelPrefix, args)
 	case "services":
 		s.sim.services = map[string]lifecycle.Services{"none": lifecycle.ServicesNone, "some": lifecycle.ServicesSome}[args[0]]
+	case "checks":
+		s.sim.createRules = args[0] == "create"
 	case "annotate":
 		key, value, _ := strings.Cut(args[0], "=")
 		s.sim.bypass(func(pod *corev1.Pod) { pod.Annotations = map[string]string{longKey(key): value} })

@@ -44,6 +44,9 @@ type environment struct {
 	// services is whether a Service selects the pod.
 	services lifecycle.Services
 
+	// createRules is whether PostCheck rules apply to the creation of the pod.
+	createRules bool
+
 	// goneEmployers do not exist; sorted.
 	goneEmployers []string
 
@@ -77,6 +80,7 @@ func (w *environment) facts() lifecycle.PodFacts {
 	w.observe()
 	facts := lifecycle.FactsOf(w.pod)
 	facts.Gone, facts.SteadyFor, facts.Services = w.goneEmployers, w.steady, w.services
+	facts.HasCreateRules = w.createRules
 	return facts
 }
 
@@ -138,6 +142,9 @@ func (w *environment) reconcile(t failer, permits lifecycle.Permits) lifecycle.C
 		return change
 	}
 	w.controllerWrites++
+	if before := lifecycle.FactsOf(w.pod); change.Gate != nil && *change.Gate && w.createRules && before.Controlled() && before.Gate == lifecycle.GateUnset {
+		t.Fatalf("the gate of a new pod opens before its PostCheck rules have passed")
+	}
 	pod := w.pod.DeepCopy()
 	pod.Labels = change.Apply(pod.Labels)
 	if len(change.Forget) > 0 {

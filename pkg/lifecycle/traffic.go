@@ -83,10 +83,16 @@ func (m *machine) syncGate() {
 		m.setGate(false)
 	case m.facts.Gate == GateFalse:
 		m.setGate(true)
-	case m.facts.Gate == GateUnset && (m.facts.ContainersReady || m.facts.Ready):
+	case m.facts.Gate == GateUnset && m.runs():
 		m.setGate(true)
 	}
 }
+
+// writesUnsetGate reports whether syncGate writes a gate that was never written.
+func (m *machine) writesUnsetGate() bool { return m.unfinished() || m.stayOffline() || m.runs() }
+
+// runs reports whether the containers are ready.
+func (m *machine) runs() bool { return m.facts.ContainersReady || m.facts.Ready }
 
 func (m *machine) setGate(open bool) {
 	already := GateFalse

@@ -3,13 +3,17 @@ package podfacts
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/observation"
+	"github.com/podops-dev/podops/pkg/podindex"
 )
 
 // aspectReadiness is the observed aspect of pods.
@@ -20,13 +24,14 @@ const aspectReadiness = "readiness"
 type Gatherer struct {
 	*Employers
 
+	rules        client.Reader
 	observations *observation.Tracker
 }
 
-// New returns a Gatherer that reads Services from a cache, and from the API server where a stale
+// New returns a Gatherer that reads PodTransitionRules and Services from a cache, and Services from the API server where a stale
 // cache would matter.
 func New(cached, apiReader client.Reader, clk clock.Clock) *Gatherer {
-	return &Gatherer{Employers: NewEmployers(cached, apiReader, clk), observations: observation.NewTracker(clk)}
+	return &Gatherer{Employers: NewEmployers(cached, apiReader, clk), rules: cached, observations: observation.NewTracker(clk)}
 }
 
 // Gather returns the facts of a pod. With an error the unreadable facts are missing, which holds
@@ -34,10 +39,23 @@ func New(cached, apiReader client.Reader, clk clock.Clock) *Gatherer {
 func (g *Gatherer) Gather(ctx context.Context, pod *corev1.Pod) (facts lifecycle.PodFacts, err error) {
 	facts = lifecycle.FactsOf(pod)
 	g.observe(pod, &facts)
-	var employersErr, servicesErr error
+	var employersErr, servicesErr, rulesErr error
 	facts.Gone, employersErr = g.Gone(ctx, pod, facts)
 	facts.Services, servicesErr = g.services(ctx, pod, facts)
-	return facts, errors.Join(employersErr, servicesErr)
+	facts.HasCreateRules, rulesErr = g.hasCreateRules(ctx, pod, facts)
+	return facts, errors.Join(employersErr, servicesErr, rulesErr)
+}
+
+// hasCreateRules returns the fact of this name; true with an error.
+func (g *Gatherer) hasCreateRules(ctx context.Context, pod *corev1.Pod, facts lifecycle.PodFacts) (bool, error) {
+	if facts.Gate != lifecycle.GateUnset || facts.Terminating || !facts.Controlled() {
+		return false, nil
+	}
+	var rules appsv1alpha1.PodTransitionRuleList
+	if err := g.rules.List(ctx, &rules, client.InNamespace(pod.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return true, fmt.Errorf("listing PodTransitionRules: %w", err)
+	}
+	return slices.ContainsFunc(rules.Items, func(r appsv1alpha1.PodTransitionRule) bool { return podindex.ChecksCreation(&r, pod) }), nil
 }
 
 // observe measures how long the pod has had its readiness. Pods at rest and terminating pods are

@@ -33,6 +33,15 @@ func GuardsUpdate(ruleset *appsv1alpha1.PodTransitionRule, pod *corev1.Pod) bool
 	})
 }
 
+// ChecksCreation reports whether a PodTransitionRule selects a pod and has a PostCheck rule that applies to its creation.
+func ChecksCreation(ruleset *appsv1alpha1.PodTransitionRule, pod *corev1.Pod) bool {
+	skipped := podstate.SkipRules(pod.Annotations)
+	return slices.ContainsFunc(ruleset.Spec.Rules, func(r appsv1alpha1.TransitionRule) bool {
+		return r.Stage == appsv1alpha1.StagePostCheck && !r.Disabled &&
+			rule.ScopeOf(r).Applies(appsv1alpha1.CreateOperationType, pod.Labels, skipped)
+	}) && selects(ruleset, pod)
+}
+
 // updateType is a type of operations that rules without conditions apply to.
 const updateType = "update"
 

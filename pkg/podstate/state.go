@@ -34,7 +34,7 @@ const (
 	// PhasePreparing means that the traffic of the pod goes off for an operation: prepare.
 	PhasePreparing Phase = "Preparing"
 
-	// PhasePostCheck means that an operation is over, and its PostCheck rules are evaluated.
+	// PhasePostCheck means that an operation is over, or the pod is new, and its PostCheck rules are evaluated.
 	PhasePostCheck Phase = "PostCheck"
 
 	// PhasePreCheck means that an operation waits for its PreCheck rules.

@@ -31,7 +31,7 @@ const (
 	// PhaseOperating means that the operation may run.
 	PhaseOperating Phase = "Operating"
 
-	// PhasePostCheck means that the operation is over and waits for the PostCheck rules.
+	// PhasePostCheck means that the operation is over, or the pod is new, and waits for the PostCheck rules.
 	PhasePostCheck Phase = "PostCheck"
 
 	// PhaseCompleting means that traffic comes back.

@@ -17,6 +17,15 @@ type Scope struct {
 	filter labels.Selector
 }
 
+// BeginsOperation reports whether PodOps itself begins operations of a type that rules of a stage apply to: the deletion of a pod
+// in PreCheck, and its creation in PostCheck.
+func BeginsOperation(operationType string, stage appsv1alpha1.TransitionStage) bool {
+	if stage == appsv1alpha1.StagePostCheck {
+		return operationType == appsv1alpha1.CreateOperationType
+	}
+	return operationType == appsv1alpha1.DeleteOperationType
+}
+
 // ScopeOf returns the scope of a rule. A filter that cannot be read excludes no pod.
 func ScopeOf(rule appsv1alpha1.TransitionRule) Scope {
 	scope := Scope{name: rule.Name, types: rule.Conditions, filter: labels.Everything()}

@@ -152,9 +152,6 @@ func (s *paritySpace) create(ctx context.Context) {
 	s.patch(ctx, namespace, `{"metadata":{"labels":{"team":"parity"}}}`)
 	someAtOnce(ctx, len(s.cases), func(i int) {
 		c := s.cases[i]
-		rule := c.rule
-		rule.Stage = s.stage
-		s.ruleFor(ctx, c.name, map[string]string{caseLabel: c.name}, rule)
 		for n := range c.pods {
 			s.pod(ctx, fmt.Sprintf("%s-%d", c.name, n), func(pod *corev1.Pod) {
 				pod.Labels[caseLabel] = c.name
@@ -166,6 +163,12 @@ func (s *paritySpace) create(ctx context.Context) {
 				}
 			})
 		}
+	})
+	s.awaitAvailable(ctx, s.count()) // a new pod has PostCheck rules, too
+	someAtOnce(ctx, len(s.cases), func(i int) {
+		rule := s.cases[i].rule
+		rule.Stage = s.stage
+		s.ruleFor(ctx, s.cases[i].name, map[string]string{caseLabel: s.cases[i].name}, rule)
 	})
 }
 
@@ -374,9 +377,6 @@ var _ = Describe("kubectl podops eval", func() {
 		for _, s := range spaces {
 			s.create(ctx)
 			total += len(s.cases)
-		}
-		for _, s := range spaces {
-			s.awaitAvailable(ctx, s.count())
 		}
 
 		By("predicting the verdicts, also from files, and running suites with the same pods")

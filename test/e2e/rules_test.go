@@ -77,15 +77,17 @@ var _ = Describe("A rule", func() {
 						tc.pod(pod)
 					}
 				})
+				heldPods[name] = tc.held
+			}
+			p.awaitAvailable(ctx, len(heldPods)) // a new pod has PostCheck rules, too
+			for name, tc := range ruleCases() {
 				rule := approved()
 				rule.Stage = stage
 				if tc.rule != nil {
 					tc.rule(&rule)
 				}
 				p.ruleFor(ctx, name, map[string]string{caseLabel: name}, rule)
-				heldPods[name] = tc.held
 			}
-			p.awaitAvailable(ctx, len(heldPods))
 			arrive(ctx, stage)
 			asExpected := HaveEach(Or(
 				And(Satisfy(func(pod *corev1.Pod) bool { return heldPods[pod.Name] }), held),

@@ -77,8 +77,15 @@ func (d approvalService) pollsSecurely(path string, timeoutSeconds int64) appsv1
 	return rule
 }
 
-// inPostCheck returns the same rule for the other stage.
+// inPostCheck returns the same rule for the other stage, and not for new pods.
 func inPostCheck(rule appsv1alpha1.TransitionRule) appsv1alpha1.TransitionRule {
+	rule = inEachPostCheck(rule)
+	rule.Conditions = []string{"update", "rollback", explainID}
+	return rule
+}
+
+// inEachPostCheck returns the same rule for the other stage.
+func inEachPostCheck(rule appsv1alpha1.TransitionRule) appsv1alpha1.TransitionRule {
 	rule.Name += "-after"
 	rule.Stage = appsv1alpha1.StagePostCheck
 	return rule

@@ -68,7 +68,10 @@ type row struct {
 	alone bool
 }
 
-const aRollout = "rolling update"
+const (
+	aRollout        = "rolling update"
+	aCheckedRollout = "rolling update, a PostCheck rule holds new pods"
+)
 
 // rows returns the matrix.
 func rows() []row {
@@ -92,6 +95,15 @@ func rows() []row {
 		{actor: "StatefulSet", request: "scale-in", rule: stagetest.OneAtATime, setup: statefulSet(3), act: scale("statefulset", 1), pods: 1,
 			either: []string{"PodOps", "statefulset-controller"}},
 		{actor: "DaemonSet", request: aRollout, rule: stagetest.OneAtATime, setup: daemonSet, act: restart("daemonset"), pods: nodes, least: nodes - 1, replaces: true},
+		{actor: "Deployment", request: aCheckedRollout, rule: stagetest.OneAtATime, setup: deployment(3),
+			act: then(checksNew, restart("deployment"), approveHeld(3)), restore: checksNothing, pods: 3, least: 2, replaces: true},
+		{actor: "StatefulSet", request: aCheckedRollout, rule: stagetest.OneAtATime, setup: statefulSet(2),
+			act: then(checksNew, restart("statefulset"), approveHeld(2)), restore: checksNothing, pods: 2, least: 1, replaces: true,
+			either: []string{"PodOps", "statefulset-controller"}},
+		{actor: "DaemonSet", request: aCheckedRollout, rule: stagetest.OneAtATime, setup: daemonSet,
+			act: then(checksNew, restart("daemonset"), approveHeld(nodes)), restore: checksNothing, pods: nodes, least: nodes - 1, replaces: true},
+		{actor: "kubectl delete pod", request: "of a Deployment, a PostCheck rule holds new pods", rule: stagetest.OneAtATime, setup: deployment(2),
+			act: then(checksNew, onFirst("delete", "pod", "POD", "--wait=false"), approveHeld(1)), restore: checksNothing, pods: 2, least: 1},
 		{actor: "Job", request: "suspended", rule: stagetest.OneAtATime, setup: job(nil, 1),
 			act: kubectl("patch", "job/web", "--type=merge", `--patch={"spec":{"suspend":true}}`)},
 		{actor: "kubectl delete pod", request: "of a Deployment", rule: stagetest.OneAtATime, setup: deployment(2), act: onFirst("delete", "pod", "POD", "--wait=false"), pods: 2, least: 1},

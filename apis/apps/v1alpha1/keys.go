@@ -291,6 +291,12 @@ const (
 
 	// DeleteOperationType is the type of PodDeleteID.
 	DeleteOperationType = "delete"
+
+	// PodCreateID is the id of the lifecycle of a new pod, which begins with its PostCheck rules.
+	PodCreateID = "pod-create"
+
+	// CreateOperationType is the type of PodCreateID.
+	CreateOperationType = "create"
 )
 
 // IsControlled reports whether an object with the labels is under PodOps.

@@ -120,7 +120,7 @@ const (
 	// StagePreCheck is before a pod is prepared for an operation.
 	StagePreCheck TransitionStage = "PreCheck"
 
-	// StagePostCheck is after an operation, before the pod gets traffic again.
+	// StagePostCheck is after an operation, before the pod gets traffic again, and before a new pod gets traffic.
 	StagePostCheck TransitionStage = "PostCheck"
 )
 
@@ -184,7 +184,7 @@ type TransitionRule struct {
 	Enforcement Enforcement `json:"enforcement,omitempty"`
 
 	// conditions are operation types ("update", "delete"): the rule applies to
-	// operations of one of these types only. Empty: to all.
+	// operations of one of these types only. In PostCheck, "create" is the type of new pods. Empty: to all.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32

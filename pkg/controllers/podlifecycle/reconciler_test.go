@@ -12,8 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -77,7 +79,13 @@ type fixture struct {
 func newFixture(t *testing.T, cached, apiReader []client.Object, patchErr error) *fixture {
 	t.Helper()
 	f := &fixture{recorder: events.NewFakeRecorder(10)}
-	writes := fake.NewClientBuilder().WithObjects(cached...).WithInterceptorFuncs(interceptor.Funcs{
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writes := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cached...).WithInterceptorFuncs(interceptor.Funcs{
 		Get: sharePods(t),
 		SubResourcePatch: func(_ context.Context, _ client.Client, subresource string, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
 			data, err := patch.Data(object)

@@ -271,3 +271,30 @@ func rolled(kind string, pod *builders.PodBuilder) *corev1.Pod {
 	}
 	return made
 }
+
+// TestAPermitOfAPodThatStartsKeepsItsFirstCheck has an operation permitted on a pod that has never been ready: the gate is written for it,
+// and PostCheck rules of the creation decide later when it opens.
+func TestAPermitOfAPodThatStartsKeepsItsFirstCheck(t *testing.T) {
+	for name, tc := range map[string]struct {
+		conditions []string
+		begins     bool
+	}{
+		"rules of new pods":        {conditions: []string{appsv1alpha1.CreateOperationType}, begins: true},
+		"rules of every operation": {begins: true},
+		"rules of operations":      {conditions: []string{"update"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newHarness(t, opa.Options{})
+			smoke := labelled("smoke", "smoke")
+			smoke.Stage, smoke.Conditions = appsv1alpha1.StagePostCheck, tc.conditions
+			s.rules("web", smoke)
+			s.put(builders.MakePod("web-000").Label("app", "web").Waiting("updater", "update", s.clock.Now()).Obj())
+			s.step(time.Second)
+			s.expectPermitted("at once", "web-000")
+			_, begun := s.pods["web-000"].Labels[appsv1alpha1.OperatedLabelPrefix+"/"+appsv1alpha1.PodCreateID]
+			if begun != tc.begins {
+				t.Errorf("its lifecycle has begun: %t, want %t", begun, tc.begins)
+			}
+		})
+	}
+}

@@ -104,7 +104,9 @@ func changesOf(
 	var changes []*podChange
 	for _, uid := range slices.Sorted(maps.Keys(permits)) {
 		if pod := view.Pod(uid); pod != nil {
-			change := lifecycle.Advance(lifecycle.FactsOf(pod), permits[uid], options, now)
+			facts := lifecycle.FactsOf(pod)
+			facts.HasCreateRules = slices.ContainsFunc(view.Rules, func(r podindex.RuleView) bool { return podindex.ChecksCreation(r.Object, pod) })
+			change := lifecycle.Advance(facts, permits[uid], options, now)
 			if !change.IsEmpty() {
 				change.Annotations = deferreddelete.Verdicts[*string](pod.Annotations)
 			}

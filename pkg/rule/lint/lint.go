@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/rule"
 )
 
 // Ids of findings.
@@ -71,10 +72,11 @@ func ruleFindings(entry *appsv1alpha1.TransitionRule, selector *metav1.LabelSele
 		})
 	}
 	for i, operation := range entry.Conditions {
-		if operation != appsv1alpha1.DeleteOperationType {
+		if !rule.BeginsOperation(operation, entry.Stage) {
 			found = append(found, Finding{UnknownOperation, fmt.Sprintf("%s.conditions[%d]", path, i), fmt.Sprintf(
-				"PodOps itself begins no operation of type %q, only of type %q: the rule applies only if an operation controller of yours uses it",
-				operation, appsv1alpha1.DeleteOperationType)})
+				"PodOps itself begins no operation of type %q for this stage, only of type %q in PreCheck and %q of new pods in PostCheck: "+
+					"the rule applies only if an operation controller of yours uses it",
+				operation, appsv1alpha1.DeleteOperationType, appsv1alpha1.CreateOperationType)})
 		}
 	}
 	if entry.ExemptRevisions != "" && entry.ExemptRevisions != "None" && entry.Stage == appsv1alpha1.StagePostCheck {

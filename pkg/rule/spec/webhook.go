@@ -15,6 +15,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/cabundle"
 	"github.com/podops-dev/podops/pkg/podfields"
+	"github.com/podops-dev/podops/pkg/rule"
 )
 
 // Bounds of a poll, as in the CRD, in seconds.
@@ -223,7 +224,7 @@ func validateParameter(parameter appsv1alpha1.WebhookParameter, path *field.Path
 
 // Warnings lists settings of a valid rule that are probably mistakes. path is the path of the rule.
 func Warnings(rule appsv1alpha1.TransitionRule, path *field.Path) []string {
-	warnings := append(foreignTypes(rule.Conditions, path.Child("conditions")), requiresNothing(rule.LabelCheck, path)...)
+	warnings := append(foreignTypes(rule, path.Child("conditions")), requiresNothing(rule.LabelCheck, path)...)
 	if rule.Webhook == nil {
 		return warnings
 	}
@@ -245,13 +246,13 @@ func Warnings(rule appsv1alpha1.TransitionRule, path *field.Path) []string {
 
 // foreignTypes warns about types of operations that PodOps itself never starts: a typing error
 // looks like the type of an operation controller.
-func foreignTypes(types []string, path *field.Path) []string {
+func foreignTypes(entry appsv1alpha1.TransitionRule, path *field.Path) []string {
 	var warnings []string
-	for i, name := range types {
-		if name != appsv1alpha1.DeleteOperationType {
-			warnings = append(warnings, fmt.Sprintf("%s: PodOps itself begins no operation of type %q, only of type %q, for rollouts and "+
-				"scale-ins of a Deployment alike: this type applies only if an operation controller of yours uses it",
-				path.Index(i), name, appsv1alpha1.DeleteOperationType))
+	for i, name := range entry.Conditions {
+		if !rule.BeginsOperation(name, entry.Stage) {
+			warnings = append(warnings, fmt.Sprintf("%s: PodOps itself begins no operation of type %q for this stage, only of type %q in PreCheck, for "+
+				"rollouts and scale-ins of a Deployment alike, and %q of new pods in PostCheck: this type applies only if an operation controller of yours uses it",
+				path.Index(i), name, appsv1alpha1.DeleteOperationType, appsv1alpha1.CreateOperationType))
 		}
 	}
 	return warnings

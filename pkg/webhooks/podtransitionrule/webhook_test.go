@@ -127,10 +127,13 @@ func TestValidatorAllows(t *testing.T) {
 			want: []string{"spec.rules[0].labelCheck.requires: it is empty, so every pod passes this rule"},
 		},
 		"the type of PodOps itself": {raw: object(``, selectWeb, staged([]string{`{"name":"a",$s,"conditions":["delete"],"labelCheck":{"requires":{"matchLabels":{"a":"b"}}}}`})...)},
+		"the type of new pods": {raw: object(``, selectWeb, staged([]string{
+			`{"name":"a",$s,"stage":"PostCheck","conditions":["create"],"labelCheck":{"requires":{"matchLabels":{"a":"b"}}}}`,
+		})...)},
 		"types of others, with a warning": {
 			raw: object(``, selectWeb, staged([]string{`{"name":"a",$s,"conditions":["delete","updat"],"labelCheck":{"requires":{"matchLabels":{"a":"b"}}}}`})...),
-			want: []string{`spec.rules[0].conditions[1]: PodOps itself begins no operation of type "updat", only of type "delete", for rollouts and ` +
-				`scale-ins of a Deployment alike: this type applies only if an operation controller of yours uses it`},
+			want: []string{`spec.rules[0].conditions[1]: PodOps itself begins no operation of type "updat" for this stage, only of type "delete" in PreCheck, ` +
+				`for rollouts and scale-ins of a Deployment alike, and "create" of new pods in PostCheck: this type applies only if an operation controller of yours uses it`},
 		},
 		"a percentage below 100": {raw: object(``, selectWeb, staged([]string{`{"name":"a",$s,"availablePolicy":{"minAvailableValue":"99%"}}`})...)},
 		"100% that must stay, with a warning": {

@@ -46,7 +46,7 @@ func objectChecks() map[string]check {
 		"passes-with-surge":     {levelNote, "An available pod passes only while a rollout surges", "Loosen the rule if pods are deleted or evicted otherwise."},
 		"filter-matches-no-pod": {levelWarning, "The rule applies to no pod", "Make the filter and the selector agree."},
 		"unknown-operation": {
-			levelNote, "PodOps itself begins no operation of this type", "Correct the type, unless an operation controller of yours begins it.",
+			levelNote, "PodOps itself begins no operation of this type for this stage", "Correct the type, unless an operation controller of yours begins it.",
 		},
 		"fixed-order": {
 			levelNote, "A StatefulSet replaces its pods in a fixed order, and the rule can stop it at one pod",
