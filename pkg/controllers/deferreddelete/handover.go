@@ -43,7 +43,7 @@ func (s *Starter) leads() bool {
 func (s *Starter) settle(ctx context.Context, pod *corev1.Pod, request deferreddelete.Request, may bool) (settled bool, err error) {
 	switch {
 	case may && (s.leads() || !isCounted(pod, request)):
-		return true, s.begin(ctx, pod, request)
+		return s.begin(ctx, pod, request)
 	case may && !isHandedOver(pod):
 		record := request.HandOver(pod, s.clock.Now())
 		return s.record(ctx, pod, deferreddelete.Encode(record))

@@ -135,7 +135,7 @@ func TestPendingDeletes(t *testing.T) {
 			pod: bare().Available().Label(appsv1alpha1.ToDeleteLabelKey, "true").Obj(),
 			want: []string{`patch web-0 {"metadata":{"annotations":{"podopslifecycle.kusionstack.io/pending-delete":` +
 				`"{\"uid\":\"web-0-uid\",\"since\":\"1767225610000000000\",\"method\":\"Label\",\"actor\":\"Label\"}"},` +
-				`"labels":{"operating/pod-delete":"1767225610000000000","operation-type/pod-delete":"delete"},"uid":"web-0-uid"}}`},
+				`"labels":{"operating/pod-delete":"1767225610000000000","operation-type/pod-delete":"delete"},"resourceVersion":"100","uid":"web-0-uid"}}`},
 		},
 		"taking it off undoes it": {pod: recorded(on(bare()), byLabel), want: []string{undoRequest}},
 	} {

@@ -211,7 +211,7 @@ func (s *Starter) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if !settled {
+	if !settled && s.clock.Since(recorded.since) <= deferredTTL {
 		return reconcile.Result{RequeueAfter: ownerRetry}, nil
 	}
 	s.deferred.Remove(req.NamespacedName)
@@ -364,29 +364,29 @@ func (s *Starter) release(pod types.UID) {
 }
 
 // begin requests the operation, as any operation controller does, and records the request. If the
-// operation is in progress, it only records the request.
-func (s *Starter) begin(ctx context.Context, pod *corev1.Pod, request deferreddelete.Request) error {
+// operation is in progress, it only records the request. It returns false if the pod has changed meanwhile.
+func (s *Starter) begin(ctx context.Context, pod *corev1.Pod, request deferreddelete.Request) (bool, error) {
 	now := s.clock.Now()
 	var stored *corev1.Pod
 	var err error
 	if deferreddelete.IsDeferred(pod.Labels) {
 		record, changed := request.Join(pod, now)
 		if !changed {
-			return nil
+			return true, nil
 		}
 		stored, err = patchRecord(ctx, s.client, pod, nil, record)
 	} else {
 		stored, err = beginPending(ctx, s.client, pod, request, now)
 	}
 	if err != nil || stored == nil {
-		return err
+		return false, err
 	}
 	s.started.Note(stored, now)
-	return nil
+	return true, nil
 }
 
 // beginPending begins the lifecycle pod-delete of a pod, and records the request. It returns the pod
-// as stored, nil when the pod no longer exists.
+// as stored, nil when the pod has changed or no longer exists.
 func beginPending(ctx context.Context, c client.Client, pod *corev1.Pod, request deferreddelete.Request, now time.Time) (*corev1.Pod, error) {
 	since := strconv.FormatInt(now.UnixNano(), 10)
 	return patchRecord(ctx, c, pod, map[string]any{
@@ -395,8 +395,9 @@ func beginPending(ctx context.Context, c client.Client, pod *corev1.Pod, request
 	}, request.Begin(pod, since))
 }
 
-// patchRecord adds labels to the pod with this UID, not to another pod of the same name, and writes
-// the record of its pending delete. It returns the pod as stored, nil when the pod no longer exists.
+// patchRecord adds labels to the pod, and writes the record of its pending delete, unless the pod has changed: another replica may have
+// begun the lifecycle, and a record counts for the lifecycle only that it names. It returns the pod as stored, nil when the pod has
+// changed or no longer exists.
 func patchRecord(
 	ctx context.Context, c client.Client, pod *corev1.Pod, labels map[string]any, record appsv1alpha1.PendingDelete,
 ) (*corev1.Pod, error) {
@@ -405,7 +406,7 @@ func patchRecord(
 		maps.Copy(annotations, deferreddelete.Verdicts[any](pod.Annotations))
 	}
 	annotations[appsv1alpha1.PendingDeleteAnnotationKey] = deferreddelete.Encode(record)
-	stored, err := podwriter.PatchMetadata(ctx, c, pod, labels, annotations)
+	stored, err := podwriter.PatchUnchanged(ctx, c, pod, labels, annotations)
 	if err != nil {
 		return nil, fmt.Errorf("recording a pending delete: %w", err)
 	}

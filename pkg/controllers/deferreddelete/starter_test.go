@@ -26,7 +26,7 @@ import (
 
 const beginPatch = `patch web-0 {"metadata":{"annotations":{"podopslifecycle.kusionstack.io/pending-delete":` +
 	`"{\"uid\":\"web-0-uid\",\"since\":\"1767225610000000000\",\"method\":\"Delete\",\"actor\":\"Owner\"}"},` +
-	`"labels":{"operating/pod-delete":"1767225610000000000","operation-type/pod-delete":"delete"},"uid":"web-0-uid"}}`
+	`"labels":{"operating/pod-delete":"1767225610000000000","operation-type/pod-delete":"delete"},"resourceVersion":"101","uid":"web-0-uid"}}`
 
 // byOwner is a delete by the controller of the ReplicaSet.
 var byOwner = deferreddelete.Request{Method: deferreddelete.MethodDelete, Actor: deferreddelete.ActorOwner}
@@ -135,15 +135,16 @@ func TestARepeatedDeleteSendsNothingBeforeTheCacheShowsTheFirst(t *testing.T) {
 	}
 }
 
+// TestErrorsOfStarter shows that a pod that has changed is read again: another replica may have begun its lifecycle.
 func TestErrorsOfStarter(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	broken := errors.New("broken")
 	for name, tc := range map[string]struct {
 		err, want error
 	}{
-		"a deleted pod is no error":  {apierrors.NewNotFound(pods, "web-0"), nil},
-		"a replaced pod is no error": {apierrors.NewConflict(pods, "web-0", broken), nil},
-		"any other error is retried": {broken, broken},
+		"a deleted pod is no error":             {apierrors.NewNotFound(pods, "web-0"), nil},
+		"a changed or replaced pod is no error": {apierrors.NewConflict(pods, "web-0", broken), nil},
+		"any other error is retried":            {broken, broken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newCluster(t, mixed(newSet(0), 2), serving("web-0"))
@@ -154,8 +155,13 @@ func TestErrorsOfStarter(t *testing.T) {
 			if !errors.Is(err, tc.want) {
 				t.Errorf("error %v, want %v", err, tc.want)
 			}
-			if kept := b.deferred.Len() > 0; kept != (tc.want != nil) {
-				t.Errorf("still recorded: %v", kept)
+			if b.deferred.Len() == 0 {
+				t.Error("not recorded any more")
+			}
+			w.clock.Step(deferredTTL + time.Second)
+			_, err = b.Reconcile(t.Context(), requestFor("web-0"))
+			if kept := b.deferred.Len() > 0; kept != (tc.want != nil) || !errors.Is(err, tc.want) {
+				t.Errorf("after its TTL: still recorded %v, error %v", kept, err)
 			}
 		})
 	}
