@@ -6,7 +6,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// create begins the lifecycle of a new pod, as that of an operation that is over: PostCheck rules decide when the gate opens
+// create begins the lifecycle of a new pod as if an operation were over: PostCheck rules decide when the gate opens
 // for the first time. It comes with the first write of the gate, and so never again.
 func (m *machine) create() {
 	if m.opts.LabelsOnly || !m.facts.HasCreateRules || m.facts.Gate != GateUnset || !m.writesUnsetGate() {

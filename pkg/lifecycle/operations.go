@@ -10,7 +10,7 @@ import (
 const maxOperations = 5
 
 // DescribeOperation returns the operation of an id, human-readable: "deletion" for a delete that PodOps
-// carries out, "creation" of a new pod, otherwise "operation <type> of id <id>".
+// carries out, "creation" for a new pod, otherwise "operation <type> of id <id>".
 func DescribeOperation(operationType, id string) string {
 	switch id {
 	case appsv1alpha1.PodDeleteID:

@@ -73,7 +73,7 @@ func (n *namespace) excess(uid types.UID) int {
 	return c.counted + n.others(uid) - n.owners[uid].Desired - c.leaving
 }
 
-// others returns the number of pods of a ReplicaSet that do not have the control label, as replicasetscale.Others does.
+// others returns how many pods a ReplicaSet has without the control label, as replicasetscale.Others does.
 func (n *namespace) others(uid types.UID) int {
 	c, owner := n.controllers[uid], n.owners[uid]
 	if appsv1alpha1.IsControlled(owner.TemplateLabels) {

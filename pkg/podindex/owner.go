@@ -46,8 +46,8 @@ type Owner struct {
 	// Observed is status.replicas of the scale, or of a ReplicaSet: the number of pods that its controller has counted.
 	Observed int
 
-	// Unlabeled is the number of pods of a ReplicaSet in its status that may be without the control label: where its template has
-	// the label, those without all labels of the template.
+	// Unlabeled is how many pods in the status of a ReplicaSet may be without the control label: where the template has the
+	// label, the pods that lack a label of the template.
 	Unlabeled int
 
 	// Unreadable is why its numbers cannot be read; empty if they can.

@@ -17,8 +17,8 @@ type Scope struct {
 	filter labels.Selector
 }
 
-// BeginsOperation reports whether PodOps itself begins operations of a type that rules of a stage apply to: the deletion of a pod
-// in PreCheck, and its creation in PostCheck.
+// BeginsOperation reports whether PodOps itself begins operations of a type before a stage: deletions in PreCheck, and creations
+// in PostCheck.
 func BeginsOperation(operationType string, stage appsv1alpha1.TransitionStage) bool {
 	if stage == appsv1alpha1.StagePostCheck {
 		return operationType == appsv1alpha1.CreateOperationType

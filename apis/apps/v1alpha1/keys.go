@@ -292,7 +292,7 @@ const (
 	// DeleteOperationType is the type of PodDeleteID.
 	DeleteOperationType = "delete"
 
-	// PodCreateID is the id of the lifecycle of a new pod, which begins with its PostCheck rules.
+	// PodCreateID is the id with which a new pod waits for its PostCheck rules.
 	PodCreateID = "pod-create"
 
 	// CreateOperationType is the type of PodCreateID.
