@@ -96,7 +96,7 @@ func register(
 	if err := registerPods(mgr, index, writer, gatherer, times, measured, options.Workers); err != nil {
 		return err
 	}
-	if err := registerDeferredDeletes(mgr, gatherer, times, clientOf{identity, known}, measured, options); err != nil {
+	if err := registerDeferredDeletes(mgr, index, gatherer, times, clientOf{identity, known}, measured, options); err != nil {
 		return err
 	}
 	expected, err := registerTraffic(mgr, options, clk)
@@ -145,11 +145,11 @@ func serve(mgr manager.Manager, known func(path string) bool, handlers map[strin
 	}
 }
 
-// serveDeferrers registers the webhooks of deletes and evictions.
-func serveDeferrers(mgr manager.Manager, starter podwebhook.Deferrer, clients clientOf, measured *Metrics, options Options) {
+// serveDeferrers registers the webhooks of deletes and evictions. Requests that wait read their pods many times a second.
+func serveDeferrers(mgr manager.Manager, reader client.Reader, starter podwebhook.Deferrer, clients clientOf, measured *Metrics, options Options) {
 	settings := podwebhook.DeferOptions{Identity: clients.identity, HoldPreemption: options.HoldPreemption}
 	waits, reviews := podwebhook.NewWaits(options.DeleteWait, measured.clock), measured.reviews
-	decoder, reader, apiReader := admission.NewDecoder(mgr.GetScheme()), mgr.GetClient(), mgr.GetAPIReader()
+	decoder, apiReader := admission.NewDecoder(mgr.GetScheme()), mgr.GetAPIReader()
 	serve(mgr, clients.known, map[string]admission.Handler{
 		podwebhook.DeletePath:   podwebhook.NewDeleteDeferrer(decoder, reader, apiReader, starter, waits, settings, reviews),
 		podwebhook.EvictionPath: podwebhook.NewEvictionDeferrer(decoder, reader, apiReader, starter, waits, settings, reviews),
@@ -238,7 +238,7 @@ type clientOf struct {
 // finish and cancel deferred deletes and evictions, and the report of pods that are removed past their
 // rules.
 func registerDeferredDeletes(
-	mgr manager.Manager, gatherer *podfacts.Gatherer, times lifecycle.Options, clients clientOf, measured *Metrics, options Options,
+	mgr manager.Manager, index ruleIndex, gatherer *podfacts.Gatherer, times lifecycle.Options, clients clientOf, measured *Metrics, options Options,
 ) error {
 	clk := measured.clock
 	// The indexes and informers are registered before the cache starts, so no context can end it.
@@ -275,6 +275,6 @@ func registerDeferredDeletes(
 	if err := mgr.Add(deferreddelete.NewUnguarded(mgr.GetCache(), recorder, measured.deletes)); err != nil {
 		return fmt.Errorf("adding the report of unguarded deletes: %w", err)
 	}
-	serveDeferrers(mgr, starter, clients, measured, options)
+	serveDeferrers(mgr, sharedPods{mgr.GetClient(), index.Pod}, starter, clients, measured, options)
 	return nil
 }
