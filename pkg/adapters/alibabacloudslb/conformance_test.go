@@ -2,6 +2,8 @@ package alibabacloudslb_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,9 +36,38 @@ type provider struct {
 	settle func(t testing.TB)
 }
 
+// foreignServer is a server that an administrator has added to a group.
+const foreignServer = "ecs-of-an-administrator"
+
+// backends returns the backends of an employer, without those of others.
+func (p *provider) backends(employer string) []slbtest.Backend {
+	return slices.DeleteFunc(p.Backends("rsp-"+employer), func(b slbtest.Backend) bool { return b.ServerID == foreignServer })
+}
+
+// AddForeign implements adaptertest.Sharer.
+func (p *provider) AddForeign(_ testing.TB, employer string) {
+	other := slbtest.Backend{ServerID: foreignServer, ServerIP: "10.9.9.9", Type: "ecs", Port: 9000, Weight: 7}
+	p.SetBackends("rsp-"+employer, append(p.Backends("rsp-"+employer), other)...)
+}
+
+// Foreign implements adaptertest.Sharer.
+func (p *provider) Foreign(_ testing.TB, employer string) string {
+	for _, b := range p.Backends("rsp-" + employer) {
+		if b.ServerID == foreignServer {
+			return fmt.Sprintf("%+v", b)
+		}
+	}
+	return ""
+}
+
+// Fewest implements adaptertest.Watcher.
+func (p *provider) Fewest(_ testing.TB, employer string) int {
+	return p.Server.Fewest("rsp-" + employer)
+}
+
 func (p *provider) Traffic(_ testing.TB, employer string) map[string]adaptertest.Traffic {
 	traffic := map[string]adaptertest.Traffic{}
-	for _, b := range p.Backends("rsp-" + employer) {
+	for _, b := range p.backends(employer) {
 		traffic[strings.TrimPrefix(b.ServerID, "eni-")] = adaptertest.Traffic{On: b.Weight > 0, Weight: b.Weight, Address: b.ServerIP}
 	}
 	return traffic
@@ -44,7 +75,7 @@ func (p *provider) Traffic(_ testing.TB, employer string) map[string]adaptertest
 
 func (p *provider) Remains(_ testing.TB, employer string) []string {
 	var remains []string
-	for _, b := range p.Backends("rsp-" + employer) {
+	for _, b := range p.backends(employer) {
 		remains = append(remains, b.ServerID)
 	}
 	return remains
@@ -104,6 +135,7 @@ func fixture(t testing.TB, complete func(*corev1.Service)) (adaptertest.Fixture,
 		}
 		complete(s)
 	}
+	cluster.Relocate = func(s *corev1.Service) { managed("rsp-" + s.Name + ":9090")(s) }
 	adapter, err := slb.New(cluster.Client, api, func(_ context.Context, pod *corev1.Pod) (slb.Server, error) {
 		return slb.Server{ID: "eni-" + pod.Name, Type: slb.ServerENI, IP: pod.Status.PodIP}, nil
 	})
@@ -161,6 +193,8 @@ func TestObservedServicesConform(t *testing.T) {
 			adaptertest.Sessions:   "the API does not report them",
 			adaptertest.Weights:    "the cloud controller manager sets the weight",
 			adaptertest.LateEffect: "the adapter changes nothing",
+			adaptertest.Foreign:    "the cloud controller manager changes the backends",
+			adaptertest.Moves:      "the cloud controller manager changes the backends",
 		},
 		FaultDeadline: 300 * time.Millisecond,
 		Grace:         4 * time.Second,

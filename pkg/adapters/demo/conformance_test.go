@@ -31,6 +31,9 @@ func TestTheAdapterConforms(t *testing.T) {
 			adaptertest.Sessions:   "the manual's provider has no sessions",
 			adaptertest.LateEffect: "changes of the manual's provider take effect at once",
 			adaptertest.StaleReads: "the manual's provider answers with the current state",
+			adaptertest.Foreign:    "the manual's provider keeps real servers of one client",
+			adaptertest.Moves:      "the manual's real servers have neither ports nor weights that change",
+			adaptertest.RetryAfter: "the manual's provider has no limit",
 		},
 	})
 }

@@ -2,7 +2,9 @@ package haproxy_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -35,6 +37,7 @@ func TestTheAdapterConforms(t *testing.T) {
 		Without: map[adaptertest.Kind]string{
 			adaptertest.LateEffect: "a command has taken effect when HAProxy answers",
 			adaptertest.StaleReads: "HAProxy answers with the current state",
+			adaptertest.RetryAfter: "HAProxy has no limit, and a command that it refuses has no time to wait",
 		},
 		Addresses: []string{"127.0.8.1", "127.0.8.2", "127.0.8.3", "127.0.8.4"},
 	})
@@ -51,6 +54,9 @@ func newFixture(t testing.TB) adaptertest.Fixture {
 			haproxy.RuntimeAnnotationKey: gate.endpoint, haproxy.BackendAnnotationKey: haproxytest.Backend,
 			haproxy.PortAnnotationKey: strconv.Itoa(sessions.port),
 		}
+	}
+	cluster.Relocate = func(service *corev1.Service) {
+		service.Annotations[haproxy.PortAnnotationKey] = strconv.Itoa(freePort(t))
 	}
 	cluster.Weigh = func(pod *corev1.Pod, weight int) {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, haproxy.WeightAnnotationKey, strconv.Itoa(weight))
@@ -153,6 +159,32 @@ func (p provider) Inject(t testing.TB, fault adaptertest.Fault) {
 }
 
 func (p provider) Settle(testing.TB) {}
+
+// foreign is a server of the backend that an administrator has added.
+const foreign = "of-an-administrator"
+
+// AddForeign implements adaptertest.Sharer.
+func (p provider) AddForeign(t testing.TB, _ string) {
+	t.Helper()
+	server := runtimeapi.NewServer{Name: foreign, Address: netip.AddrPortFrom(netip.MustParseAddr("127.0.8.9"), 80), Weight: 3}
+	if err := p.direct.Add(t.Context(), haproxytest.Backend, server); err != nil {
+		t.Fatalf("adding a server: %v", err)
+	}
+}
+
+// Foreign implements adaptertest.Sharer.
+func (p provider) Foreign(t testing.TB, _ string) string {
+	t.Helper()
+	all, err := p.direct.Servers(t.Context(), haproxytest.Backend)
+	if err != nil {
+		t.Fatalf("reading what HAProxy has: %v", err)
+	}
+	server, exists := all[foreign]
+	if !exists {
+		return ""
+	}
+	return fmt.Sprintf("%s %s weight %d", server.State, server.Address, server.Weight)
+}
 
 func (p provider) Occupy(t testing.TB, employer, employee string, n int) {
 	t.Helper()

@@ -2,6 +2,7 @@ package haproxy_test
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -32,6 +33,10 @@ type gate struct {
 	faults []adaptertest.Fault
 	mended chan struct{}
 	calls  int
+
+	// watched is the employer whose servers are counted after each change, and fewest the smallest number of them that served.
+	watched string
+	fewest  int
 }
 
 func newGate(t testing.TB, proxy *haproxytest.HAProxy) *gate {
@@ -105,9 +110,45 @@ func (g *gate) pass(conn net.Conn) {
 		return
 	}
 	answer, err := io.ReadAll(inner)
+	if !strings.HasPrefix(command, "show ") {
+		g.watch()
+	}
 	if err == nil && !lost {
 		_, _ = conn.Write(answer)
 	}
+}
+
+// watch counts the servers of the watched employer that serve.
+func (g *gate) watch() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.watched != "" {
+		g.fewest = min(g.fewest, g.serving(g.watched))
+	}
+}
+
+// serving returns how many servers of an employer serve; 0 if HAProxy does not answer.
+func (g *gate) serving(employer string) int {
+	servers, err := g.direct.Servers(context.Background(), haproxytest.Backend)
+	count := 0
+	for name, server := range servers {
+		if err == nil && employerOf(name) == employer && server.Serves() {
+			count++
+		}
+	}
+	return count
+}
+
+// Fewest implements adaptertest.Watcher.
+func (g *gate) Fewest(_ testing.TB, employer string) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	fewest, now := g.fewest, g.serving(employer)
+	if g.watched != employer {
+		fewest = now
+	}
+	g.watched, g.fewest = employer, now
+	return min(fewest, now)
 }
 
 func (g *gate) inject(fault adaptertest.Fault) {

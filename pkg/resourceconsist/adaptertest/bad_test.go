@@ -190,6 +190,39 @@ func badAdapters() map[string]badAdapter {
 		"writes in every reconcile": {caughtBy: "steady", message: "a reconcile called", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
 			return &restless{Template: t}
 		}},
+		"returns the entries of others": {caughtBy: "foreign", message: "the entry of another client is", spoil: func(t *Template, p *FakeProvider) rc.ReconcileAdapter {
+			return &changed{Template: t, current: func(ctx context.Context, employer client.Object) ([]rc.IEmployee, error) {
+				found, err := p.Servers(ctx, employer.GetName())
+				var servers []rc.IEmployee
+				for _, s := range found {
+					servers = append(servers, server{s})
+				}
+				return servers, err
+			}}
+		}},
+		"empties the pool of a deleted employer": {caughtBy: "foreign", message: "the employer is being deleted, and the entry of another client is", spoil: func(t *Template, p *FakeProvider) rc.ReconcileAdapter {
+			return &emptying{Template: t, provider: p}
+		}},
+		"removes and adds servers that change": {caughtBy: "moves", message: "0 of them served", spoil: breaking},
+		"retries one server that fails": {caughtBy: "fail-one-update-employees", message: "Leave retries to the framework", spoil: verbs(func(good verbFunc) verbFunc {
+			return func(ctx context.Context, employer client.Object, items []rc.IEmployee) (succeeded, failed []rc.IEmployee, err error) {
+				for range 1000 {
+					if succeeded, failed, err = good(ctx, employer, items); err == nil {
+						break
+					}
+				}
+				return succeeded, failed, err
+			}
+		})},
+		"hides that the provider throttles": {caughtBy: "throttle", message: "not one of resourceconsist.Throttled", spoil: verbs(func(good verbFunc) verbFunc {
+			return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
+				succeeded, failed, err := good(ctx, employer, items)
+				if err != nil {
+					err = errors.New("the provider has failed")
+				}
+				return succeeded, failed, err
+			}
+		})},
 		"considers a foreign type equal":           {caughtBy: "equal", message: "a foreign type is equal", spoil: dressed(func(s server) rc.IEmployee { return welcoming{s} })},
 		"keeps the traffic of terminating pods on": {caughtBy: "terminating", message: "the first of two employees terminates: not reached", spoil: stubborn},
 	}

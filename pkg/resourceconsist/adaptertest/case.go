@@ -80,7 +80,7 @@ func Cases(cfg Config) ([]Case, error) {
 }
 
 func stories() []caseSpec {
-	return slices.Concat(shapeCases(), changeCases(), employerCases(), failureCases(), timeCases())
+	return slices.Concat(shapeCases(), changeCases(), employerCases(), sharedCases(), failureCases(), timeCases())
 }
 
 // converge reconciles until the state is as wanted, and ends the case when that never

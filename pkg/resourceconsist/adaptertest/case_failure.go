@@ -88,7 +88,12 @@ func partial(w *scenario, op Op) {
 	struck := w.employer + "-0"
 	w.Provider.Inject(w.t, Fault{Kind: FailOne, Op: op, Employee: struck})
 	change()
-	w.passes(3)
+	const passes = 3
+	calls := w.calls()
+	w.passes(passes)
+	if sent, most := w.calls()-calls, passes*callsPerEmployee*(len(w.known)+3); sent > most {
+		w.t.Errorf("%s failed for one employee, and the provider was sent %d requests; want at most %d. Leave retries to the framework.", op, sent, most)
+	}
 	failures := w.failuresOf(op)
 	if len(failures) == 0 {
 		w.t.Errorf("%s failed for %s, and no verb reported a failure: %v", op, struck, w.outcomes)

@@ -1,9 +1,15 @@
 package adaptertest
 
-import "fmt"
+import (
+	"context"
+	"errors"
+	"fmt"
 
-// callsPerEmployee is the number of requests that an adapter may send for one employee
-// while the provider throttles.
+	"github.com/podops-dev/podops/pkg/resourceconsist"
+)
+
+// callsPerEmployee is the number of requests that an adapter may send for one employee in a
+// reconcile while the provider throttles or fails.
 const callsPerEmployee = 20
 
 func timeCases() []caseSpec {
@@ -92,13 +98,16 @@ func throttle(w *scenario) {
 	if err := w.act(p); err != nil {
 		w.t.Fatalf("comparing: %v", err)
 	}
-	if _, err := w.read(); err == nil {
+	_, err := w.read()
+	if err == nil {
 		w.t.Errorf("the provider rejects every request, and reading it returns no error")
 	}
+	w.wantThrottled("reading", err)
 	for _, o := range w.outcomes[before:] {
 		if len(o.succeeded) > 0 && w.reaches(o.op) {
 			w.t.Errorf("the provider rejects every request, and something is reported as succeeded: %v", o)
 		}
+		w.wantThrottled(string(o.op), o.err)
 	}
 	// The bound covers the requests for the employees, for the employer, and the two reads.
 	if sent, most := w.calls()-calls, callsPerEmployee*(len(w.wanted)+3); sent > most {
@@ -107,6 +116,16 @@ func throttle(w *scenario) {
 	w.Provider.Mend(w.t)
 	w.limit = w.cfg.Deadline
 	w.converge("the provider has stopped throttling")
+}
+
+// wantThrottled expects an error to be one of resourceconsist.Throttled: the framework then waits, and no
+// employee has failed. A call that ended at its deadline, or was put off, passes.
+func (w *scenario) wantThrottled(what string, err error) {
+	w.t.Helper()
+	if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, resourceconsist.ErrBackingOff) || !w.cfg.has([]Kind{RetryAfter}, "") {
+		return
+	}
+	w.t.Errorf("%s: the provider throttles, and the error is not one of resourceconsist.Throttled: %v", what, err)
 }
 
 func (w *scenario) reaches(op Op) bool { return w.cfg.has(nil, op) }

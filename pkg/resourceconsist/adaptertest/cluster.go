@@ -43,6 +43,9 @@ type ServiceCluster struct {
 	// Alter, when set, changes a Service so that the provider's items for it must change.
 	// Nil: the annotation RevisionAnnotationKey grows.
 	Alter func(service *corev1.Service)
+	// Relocate, when set, changes a Service so that an attribute of all its employees changes, such
+	// as their port. Nil: the weight of each pod grows by one.
+	Relocate func(service *corev1.Service)
 	// Weigh, when set, writes the weight of a pod. Nil: to the annotation
 	// WeightAnnotationKey.
 	Weigh func(pod *corev1.Pod, weight int)
@@ -106,6 +109,32 @@ func (c *ServiceCluster) Change(t testing.TB, employer string) {
 	}
 	if err := c.Client.Update(t.Context(), &service); err != nil {
 		t.Fatalf("changing service %s: %v", employer, err)
+	}
+}
+
+// Move changes the Service with Relocate, or the weights of its pods.
+func (c *ServiceCluster) Move(t testing.TB, employer string) {
+	t.Helper()
+	if c.Relocate != nil {
+		var service corev1.Service
+		if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: employer}, &service); err != nil {
+			t.Fatalf("reading service %s: %v", employer, err)
+		}
+		c.Relocate(&service)
+		if err := c.Client.Update(t.Context(), &service); err != nil {
+			t.Fatalf("changing service %s: %v", employer, err)
+		}
+		return
+	}
+	var pods corev1.PodList
+	if err := c.Client.List(t.Context(), &pods, client.InNamespace(metav1.NamespaceDefault), client.MatchingLabels{EmployerLabelKey: employer}); err != nil {
+		t.Fatalf("listing the pods of %s: %v", employer, err)
+	}
+	for i := range pods.Items {
+		c.weigh(&pods.Items[i], WeightOf(&pods.Items[i])+1)
+		if err := c.Client.Update(t.Context(), &pods.Items[i]); err != nil {
+			t.Fatalf("changing pod %s: %v", pods.Items[i].Name, err)
+		}
 	}
 }
 

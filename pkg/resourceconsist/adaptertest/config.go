@@ -83,6 +83,12 @@ type EmployerChanger interface {
 	Change(t testing.TB, employer string)
 }
 
+// Mover is a Cluster that can change an attribute of all employees of an employer while they
+// serve, such as their port. It is not required with Without[Moves].
+type Mover interface {
+	Move(t testing.TB, employer string)
+}
+
 // Traffic is the actual traffic of one employee.
 type Traffic struct {
 	// On is true when new requests go there.
@@ -118,6 +124,22 @@ type Occupier interface {
 	Occupy(t testing.TB, employer, employee string, sessions int)
 	// Cut returns the number of sessions that the provider has broken.
 	Cut(t testing.TB) int
+}
+
+// Sharer is a Provider at which others have entries, too. It is not required with
+// Without[Foreign].
+type Sharer interface {
+	// AddForeign adds an entry of another client where the entries of an employer are, and
+	// Foreign returns it as text; empty when it does not exist.
+	AddForeign(t testing.TB, employer string)
+	Foreign(t testing.TB, employer string) string
+}
+
+// Watcher is a Provider that sees each of its changes. It is not required with Without[Moves].
+type Watcher interface {
+	// Fewest returns the smallest number of employees with traffic after any change since the
+	// last call of Fewest, or now.
+	Fewest(t testing.TB, employer string) int
 }
 
 // Counter is a Provider that counts the requests it gets, including rejected requests. It is

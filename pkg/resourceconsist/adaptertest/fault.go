@@ -48,11 +48,18 @@ const (
 	Weights Kind = "weights"
 	// Neighbours is no fault: the provider serves a second employer too.
 	Neighbours Kind = "neighbours"
+	// Foreign is no fault: others have entries of their own at the provider (see Sharer).
+	Foreign Kind = "foreign"
+	// RetryAfter is no fault: the answer under Throttle is known to be a limit, as the status 429 is.
+	RetryAfter Kind = "retry-after"
+	// Moves is no fault: an attribute of all employees that serve can change, such as their port
+	// (see Mover and Watcher).
+	Moves Kind = "moves"
 )
 
 // kinds returns every kind, in the order of the report.
 func kinds() []Kind {
-	return []Kind{Fail, FailOne, LostReply, Hang, LateEffect, StaleReads, Restart, Throttle, Sessions, Weights, Neighbours}
+	return []Kind{Fail, FailOne, LostReply, Hang, LateEffect, StaleReads, Restart, Throttle, Sessions, Weights, Neighbours, Foreign, RetryAfter, Moves}
 }
 
 // Fault is the argument of Provider.Inject.

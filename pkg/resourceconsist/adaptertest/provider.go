@@ -26,7 +26,8 @@ var (
 	ErrInUse = errors.New("in use")
 	// ErrInternal is the error of a request under Fail, FailOne or LostReply.
 	ErrInternal = errors.New("internal error")
-	// ErrThrottled is the error of every request under Throttle.
+	// ErrThrottled is the cause of the error of every request under Throttle, which is one of
+	// resourceconsist.Throttled.
 	ErrThrottled = errors.New("too many requests")
 )
 
@@ -34,7 +35,7 @@ var (
 type FakeServer struct {
 	// ID is unique in the pool.
 	ID string
-	// Name is the name of the employee; empty: ID.
+	// Name is the name of the employee; empty for a server that others have added.
 	Name    string
 	Address string
 	Weight  int
@@ -57,6 +58,7 @@ type FakeProvider struct {
 	mended   chan struct{} // closed by Mend
 	calls    int
 	cut      int
+	fewest   map[string]int // servers with traffic, by pool: see Fewest
 }
 
 // version is the whole configuration, and the time from which it is in effect. It is
@@ -73,6 +75,17 @@ type fakePool struct {
 	servers  map[string]FakeServer
 }
 
+// serving returns the number of servers with traffic.
+func (in fakePools) serving(pool string) int {
+	count := 0
+	for _, server := range in[pool].servers {
+		if server.On && server.Name != "" {
+			count++
+		}
+	}
+	return count
+}
+
 type serverKey struct{ pool, id string }
 
 // NewFakeProvider returns a provider without pools.
@@ -82,6 +95,7 @@ func NewFakeProvider(clock clock.PassiveClock) *FakeProvider {
 		versions: []version{{pools: fakePools{}}},
 		sessions: map[serverKey]int{},
 		mended:   make(chan struct{}),
+		fewest:   map[string]int{},
 	}
 }
 
@@ -238,6 +252,9 @@ func (p *FakeProvider) write(ctx context.Context, op Op, employee string, change
 		from = accepted.from // changes take effect in the order in which they were made
 	}
 	p.versions = append(p.versionsBefore(from), version{from: from, pools: changed})
+	for pool := range p.fewest {
+		p.fewest[pool] = min(p.fewest[pool], changed.serving(pool))
+	}
 	if _, lost := struck(p.faults, op, employee, LostReply); lost {
 		return fmt.Errorf("%s %q: the reply is lost: %w", op, employee, ErrInternal)
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
 // admit counts a request and admits it, unless a fault applies. It releases the lock while
@@ -21,7 +23,7 @@ func (p *FakeProvider) admit(ctx context.Context, op Op, employee string) error 
 	case !hit:
 		return nil
 	case kind == Throttle:
-		return ErrThrottled
+		return resourceconsist.Throttled(ErrThrottled, FakeLag)
 	case kind != Hang:
 		return fmt.Errorf("%s %q: %w", op, employee, ErrInternal)
 	}
@@ -40,7 +42,7 @@ func (p *FakeProvider) suffers(kind Kind) bool {
 	return slices.ContainsFunc(p.faults, func(f Fault) bool { return f.Kind == kind })
 }
 
-// FakeFaults implements Provider, Occupier and Counter for a FakeProvider whose pools have the
+// FakeFaults implements Provider, Occupier, Sharer, Watcher and Counter for a FakeProvider whose pools have the
 // names of employers. Time advances in Settle alone.
 type FakeFaults struct {
 	provider *FakeProvider
@@ -145,4 +147,39 @@ func (f *FakeFaults) Calls(testing.TB) int {
 	f.provider.mu.Lock()
 	defer f.provider.mu.Unlock()
 	return f.provider.calls
+}
+
+// AddForeign adds a server without the name of an employee to the pool of the employer.
+func (f *FakeFaults) AddForeign(_ testing.TB, employer string) {
+	p := f.provider
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.versions[len(p.versions)-1].pools[employer].servers[foreignID] = FakeServer{ID: foreignID, Address: "198.51.100.1", Weight: 1, On: true}
+}
+
+const foreignID = "of-another-client"
+
+// Foreign returns that server.
+func (f *FakeFaults) Foreign(_ testing.TB, employer string) string {
+	p := f.provider
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if server, exists := p.inForce(p.clock.Now())[employer].servers[foreignID]; exists {
+		return fmt.Sprintf("%+v", server)
+	}
+	return ""
+}
+
+// Fewest returns the smallest number of servers with traffic since its last call, or now.
+func (f *FakeFaults) Fewest(_ testing.TB, employer string) int {
+	p := f.provider
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.inForce(p.clock.Now()).serving(employer)
+	fewest, watched := p.fewest[employer]
+	p.fewest[employer] = now
+	if !watched {
+		return now
+	}
+	return min(fewest, now)
 }

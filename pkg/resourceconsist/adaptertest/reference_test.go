@@ -95,12 +95,15 @@ func (a *Template) GetExpectedEmployee(ctx context.Context, employer client.Obje
 }
 
 // GetCurrentEmployee reads the provider each time: a record of sent requests is not the current
-// state. A server with open sessions counts as on, so that no operation begins.
+// state. A server with open sessions counts as on, so that no operation begins. A server without the
+// name of a pod is of others, and not returned: what is current and not expected is deleted.
 func (a *Template) GetCurrentEmployee(ctx context.Context, employer client.Object) ([]rc.IEmployee, error) {
 	found, err := a.Provider.Servers(ctx, employer.GetName())
-	servers := make([]rc.IEmployee, len(found))
-	for i, s := range found {
-		servers[i] = server{FakeServer{ID: s.ID, Name: s.Name, Address: s.Address, On: s.On || s.Sessions > 0, Weight: s.Weight}}
+	var servers []rc.IEmployee
+	for _, s := range found {
+		if s.Name != "" {
+			servers = append(servers, server{FakeServer{ID: s.ID, Name: s.Name, Address: s.Address, On: s.On || s.Sessions > 0, Weight: s.Weight}})
+		}
 	}
 	return servers, err
 }

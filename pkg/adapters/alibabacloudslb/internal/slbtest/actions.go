@@ -117,6 +117,9 @@ func (s *Server) make(change func()) {
 		return
 	}
 	change()
+	for id := range s.fewest {
+		s.fewest[id] = min(s.fewest[id], s.serving(id))
+	}
 }
 
 // same reports whether the API considers the two one server.

@@ -60,6 +60,9 @@ type Server struct {
 
 	delayed bool
 	pending []func()
+
+	// fewest has the smallest number of servers of a group with traffic since Fewest.
+	fewest map[string]int
 }
 
 type balancer struct {
@@ -138,6 +141,35 @@ func (s *Server) Backends(id string) []Backend {
 		return nil
 	}
 	return append([]Backend(nil), s.groups[id].backends...)
+}
+
+// Fewest returns the smallest number of servers of a group that had a weight after any change since its last call, or now.
+func (s *Server) Fewest(id string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fewest, watched := s.fewest[id]
+	now := s.serving(id)
+	if s.fewest == nil {
+		s.fewest = map[string]int{}
+	}
+	s.fewest[id] = now
+	if !watched {
+		return now
+	}
+	return min(fewest, now)
+}
+
+// serving returns how many servers of a group have a weight.
+func (s *Server) serving(id string) int {
+	servers := map[string]bool{}
+	if g := s.groups[id]; g != nil {
+		for _, b := range g.backends {
+			if b.Weight > 0 {
+				servers[b.ServerID] = true
+			}
+		}
+	}
+	return len(servers)
 }
 
 // Calls returns the requests that were carried out, in order.
