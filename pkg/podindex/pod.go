@@ -124,7 +124,7 @@ func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, of revisions
 		readySince: facts.ReadySince,
 		standing:   podstate.StandingOf(object, facts),
 	}
-	p.leaves = p.counts && p.fact.Permitted && deferreddelete.IsDeferred(object.Labels)
+	p.leaves = p.counts && p.fact.Permitted && deferreddelete.IsPermitted(object)
 	p.base.revision = p.fact.Revision.State
 	if before != nil && sameButOwner(before.fact, p.fact) {
 		p.base = before.base

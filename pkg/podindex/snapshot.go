@@ -154,8 +154,8 @@ func (v Snapshot) Pod(uid types.UID) *corev1.Pod {
 }
 
 // IsNeeded reports whether a pod waits for a deletion that its owner does not want any more: it was scaled out again, has
-// lost other pods, or its rollout was undone, or as many pods of a DaemonSet or StatefulSet as may be are unavailable. The deletion
-// ends or goes on after a while. A permit would only take the pod off traffic meanwhile.
+// lost other pods, or its rollout was undone, or as many pods of a DaemonSet or StatefulSet as may be are unavailable, or other
+// pods of its ReplicaSet go in its place. The deletion ends or goes on after a while. A permit would only take the pod off traffic meanwhile.
 // PodOps removes no pod of a StatefulSet while it does not know that it is to go.
 func (v Snapshot) IsNeeded(uid types.UID) bool {
 	if v.waiting == nil {

@@ -145,6 +145,11 @@ func TestAReplicaSetLosesAsManyPodsAsItHasTooMany(t *testing.T) {
 		"its template does not have the control label": {
 			change: func(set *appsv1.ReplicaSet, _, _ *builders.PodBuilder) { set.Spec.Template.Labels = nil }, first: "web-000",
 		},
+		"another operation on the second pod is over": {
+			change: func(_ *appsv1.ReplicaSet, _, second *builders.PodBuilder) {
+				second.Label(appsv1alpha1.OperatedLabelPrefix+"/updater", "1")
+			}, first: "web-000",
+		},
 		"a pod that is unavailable goes first": {
 			change: func(_ *appsv1.ReplicaSet, _, second *builders.PodBuilder) { second.Unready(builders.Epoch) }, first: "web-001",
 		},
