@@ -95,9 +95,9 @@ func (f *inFlight) rules(ctx context.Context) ([]appsv1alpha1.PodTransitionRule,
 	return list.Items, err
 }
 
-// inPostCheck returns a rule for the other stage.
+// inPostCheck returns a rule for the other stage, and not for new pods.
 func inPostCheck(rule appsv1alpha1.TransitionRule) appsv1alpha1.TransitionRule {
-	rule.Stage = appsv1alpha1.StagePostCheck
+	rule.Stage, rule.Conditions = appsv1alpha1.StagePostCheck, []string{"update"}
 	return rule
 }
 
