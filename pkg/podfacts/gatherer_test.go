@@ -76,7 +76,7 @@ func TestNewPodsHaveCreateRules(t *testing.T) {
 	}
 }
 
-// rules returns a reader of the objects. Lists of PodTransitionRules fail if err is not nil.
+// rules returns a client that has the objects. Lists of PodTransitionRules fail if err is not nil.
 func rules(t *testing.T, err error, objects ...client.Object) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()

@@ -47,7 +47,7 @@ type Owner struct {
 	Observed int
 
 	// Unlabeled is how many pods in the status of a ReplicaSet may be without the control label: where the template has the
-	// label, the pods that lack a label of the template.
+	// label, the pods that lack one of its labels.
 	Unlabeled int
 
 	// Unreadable is why its numbers cannot be read; empty if they can.

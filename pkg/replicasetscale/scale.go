@@ -94,7 +94,7 @@ func isUnscaled(old, requested *appsv1.ReplicaSet) bool {
 
 // Others returns the number of pods of a ReplicaSet that do not have the control label; pods are its pods with the label.
 // A ReplicaSet with other pods is never kept: they depend on no rule. The status may be behind pods that terminate, so where the
-// template has the label both of its numbers must say so: all pods, and those with all labels of the template.
+// template has the label both numbers must say so: status.replicas and status.fullyLabeledReplicas.
 func Others(set *appsv1.ReplicaSet, pods []*corev1.Pod) int {
 	others, controlled := int(set.Status.Replicas), IsControlled(set)
 	for _, pod := range pods {

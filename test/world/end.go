@@ -299,7 +299,7 @@ func (l *laws) showsPods(on Workload, pods int) bool {
 		int(deployment.Status.AvailableReplicas) == pods && int(deployment.Status.Replicas) == pods
 }
 
-// custom returns the object of a Fleet or a Rollout; nil for other kinds. PodOps does not write them, and of two users that do at once
+// custom returns a Fleet or a Rollout as stored; nil for other kinds. PodOps does not write them, and of two users that do at once
 // either may be the last.
 func (l *laws) custom(on Workload) *unstructured.Unstructured {
 	if on.Kind != Fleet && on.Kind != Rollout {

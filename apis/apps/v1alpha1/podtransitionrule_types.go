@@ -184,7 +184,7 @@ type TransitionRule struct {
 	Enforcement Enforcement `json:"enforcement,omitempty"`
 
 	// conditions are operation types ("update", "delete"): the rule applies to
-	// operations of one of these types only. New pods have the type "create" in PostCheck. Empty: to all.
+	// these types only. New pods have the type "create" in PostCheck. Empty: to all.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32

@@ -39,7 +39,7 @@ type provider struct {
 // foreignServer is a server that an administrator has added to a group.
 const foreignServer = "ecs-of-an-administrator"
 
-// backends returns the backends of an employer, without those of others.
+// backends returns the backends that the adapter has added for an employer.
 func (p *provider) backends(employer string) []slbtest.Backend {
 	return slices.DeleteFunc(p.Backends("rsp-"+employer), func(b slbtest.Backend) bool { return b.ServerID == foreignServer })
 }

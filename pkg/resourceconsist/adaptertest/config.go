@@ -83,7 +83,7 @@ type EmployerChanger interface {
 	Change(t testing.TB, employer string)
 }
 
-// Mover is a Cluster that can change an attribute of all employees of an employer while they
+// Mover is a Cluster that can change an attribute, for each employee of an employer, while they
 // serve, such as their port. It is not required with Without[Moves].
 type Mover interface {
 	Move(t testing.TB, employer string)
@@ -129,7 +129,7 @@ type Occupier interface {
 // Sharer is a Provider at which others have entries, too. It is not required with
 // Without[Foreign].
 type Sharer interface {
-	// AddForeign adds an entry of another client where the entries of an employer are, and
+	// AddForeign adds an entry for another client where an employer has its entries, and
 	// Foreign returns it as text; empty when it does not exist.
 	AddForeign(t testing.TB, employer string)
 	Foreign(t testing.TB, employer string) string

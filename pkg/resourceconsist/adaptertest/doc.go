@@ -33,7 +33,7 @@
 // two lists are both empty or complete, no item is in both, and a failed item comes with an
 // error. It may be repeated at any time, also after a reply was lost and while reads are
 // stale. It returns when its context ends, and leaves retries to the framework. While an attribute
-// of all employees changes, at most a fourth of them, or one, has no traffic.
+// changes for all employees, at most a fourth, or one, has no traffic.
 //
 // The package template below is an adapter to copy: a program with its suite, its rights and its
 // registration, which runs on FakeProvider.

@@ -26,8 +26,7 @@ var (
 	ErrInUse = errors.New("in use")
 	// ErrInternal is the error of a request under Fail, FailOne or LostReply.
 	ErrInternal = errors.New("internal error")
-	// ErrThrottled is the cause of the error of every request under Throttle, which is one of
-	// resourceconsist.Throttled.
+	// ErrThrottled is what resourceconsist.Throttled wraps for each request under Throttle.
 	ErrThrottled = errors.New("too many requests")
 )
 

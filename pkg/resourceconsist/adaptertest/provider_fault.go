@@ -149,7 +149,7 @@ func (f *FakeFaults) Calls(testing.TB) int {
 	return f.provider.calls
 }
 
-// AddForeign adds a server without the name of an employee to the pool of the employer.
+// AddForeign adds a server without an employee's name to the employer's pool.
 func (f *FakeFaults) AddForeign(_ testing.TB, employer string) {
 	p := f.provider
 	p.mu.Lock()

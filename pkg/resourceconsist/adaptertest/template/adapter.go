@@ -96,8 +96,8 @@ func (a *Template) GetExpectedEmployee(ctx context.Context, employer client.Obje
 }
 
 // GetCurrentEmployee reads the provider each time: a record of sent requests is not the current
-// state. A server with open sessions counts as on, so that no operation begins. A server without the
-// name of a pod is of others, and not returned: what is current and not expected is deleted.
+// state. A server with open sessions counts as on, so that no operation begins. A server without a
+// pod's name belongs to others and is not returned: what is current and not expected is deleted.
 func (a *Template) GetCurrentEmployee(ctx context.Context, employer client.Object) ([]rc.IEmployee, error) {
 	found, err := a.Provider.Servers(ctx, employer.GetName())
 	var servers []rc.IEmployee

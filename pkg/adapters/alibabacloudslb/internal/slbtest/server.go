@@ -61,7 +61,7 @@ type Server struct {
 	delayed bool
 	pending []func()
 
-	// fewest has the smallest number of servers of a group with traffic since Fewest.
+	// fewest counts, by group, the servers with traffic at their lowest since the last call to Fewest.
 	fewest map[string]int
 }
 
@@ -143,7 +143,7 @@ func (s *Server) Backends(id string) []Backend {
 	return append([]Backend(nil), s.groups[id].backends...)
 }
 
-// Fewest returns the smallest number of servers of a group that had a weight after any change since its last call, or now.
+// Fewest returns how many servers in a group had a weight, at their lowest since the last call.
 func (s *Server) Fewest(id string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +159,7 @@ func (s *Server) Fewest(id string) int {
 	return min(fewest, now)
 }
 
-// serving returns how many servers of a group have a weight.
+// serving returns how many servers in a group have a weight.
 func (s *Server) serving(id string) int {
 	servers := map[string]bool{}
 	if g := s.groups[id]; g != nil {
