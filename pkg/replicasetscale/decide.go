@@ -44,9 +44,6 @@ type Snapshot struct {
 	Workload Workload
 	Pods     []*corev1.Pod
 
-	// Related are the pods of all ReplicaSets of the workload; nil without a surplus.
-	Related []*corev1.Pod
-
 	// Attempts are the deletions that were cancelled so that other pods may go, by UID.
 	Attempts map[types.UID]Attempt
 }
@@ -158,7 +155,7 @@ func Decide(s Snapshot, waits Waits, now time.Time) (Decision, Waits) {
 	if decision.Begin > 0 && len(decision.Unpin) > 0 && !slices.ContainsFunc(s.Pods, IsGranted) {
 		waits = waits.Paused(now)
 	}
-	if elsewhere := min(decision.Begin, s.Workload.excess(s.Set, s.Related)); elsewhere > 0 {
+	if elsewhere := min(decision.Begin, s.Workload.excess(s.Set)); elsewhere > 0 {
 		decision.Begin, decision.Wake = decision.Begin-elsewhere, TransferAfter
 	}
 	if left := waits.BeginAfter.Sub(now); left > 0 && decision.Begin > 0 {
@@ -240,14 +237,14 @@ func (s Snapshot) missing(desired int) int {
 // excess returns how many deletions have begun in other ReplicaSets of the workload beyond their surplus: a pod that was
 // unavailable, and hence to go first, became available while it waited. Such a pod goes if it is permitted before its
 // deletion is cancelled, so none begins in its place meanwhile.
-func (w Workload) excess(set *appsv1.ReplicaSet, related []*corev1.Pod) int {
+func (w Workload) excess(set *appsv1.ReplicaSet) int {
 	excess := 0
 	for _, sibling := range w.Sets {
 		if sibling.UID == set.UID {
 			continue
 		}
 		pods, deleting := 0, 0
-		for _, pod := range related {
+		for _, pod := range w.Pods {
 			if !metav1.IsControlledBy(pod, sibling) || !IsActive(pod) {
 				continue
 			}

@@ -246,7 +246,8 @@ func TestADeletionInAnotherReplicaSetIsNotBegunTwice(t *testing.T) {
 		"once it is cancelled":                {between: runs("e"), want: Decision{Begin: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, _ := Decide(Snapshot{Set: oldest, Workload: workload, Pods: pods, Related: append(owned(between, tc.between), pods...)}, Waits{}, epoch)
+			workload.Pods = append(owned(between, tc.between), pods...)
+			got, _ := Decide(Snapshot{Set: oldest, Workload: workload, Pods: pods}, Waits{}, epoch)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}

@@ -54,7 +54,7 @@ func AttemptOn(pod *corev1.Pod, now time.Time) Attempt {
 // Candidates returns the active pods whose deletion has not begun, in the order in which deletions begin: first pods that are not Ready,
 // which no Ready pod may replace, then pods without an attempt, then the oldest attempt, and then that of Victims.
 func (s Snapshot) Candidates(now time.Time) []*corev1.Pod {
-	pods := slices.DeleteFunc(Victims(s.Pods, s.Related, now), IsDeleting)
+	pods := slices.DeleteFunc(Victims(s.Pods, s.Workload.Pods, now), IsDeleting)
 	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int {
 		return cmp.Or(falseFirst(isReady(a), isReady(b)), s.attempted(a).Compare(s.attempted(b)))
 	})

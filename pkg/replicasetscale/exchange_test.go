@@ -129,7 +129,7 @@ func TestExchange(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			snapshot := Snapshot{Set: ofScale(tc.pods), Pods: tc.pods, Related: tc.pods, Attempts: tc.attempts}
+			snapshot := Snapshot{Set: ofScale(tc.pods), Pods: tc.pods, Workload: Workload{Pods: tc.pods}, Attempts: tc.attempts}
 			got, _, wake := snapshot.exchange(tc.waits, epoch)
 			if diff := cmp.Diff(tc.want, names(got)); diff != "" || wake != tc.wake {
 				t.Errorf("again after %v, want %v; pods (-want +got):\n%s", wake, tc.wake, diff)
@@ -165,7 +165,7 @@ func TestAHoldCostsFewExchanges(t *testing.T) {
 	attempts, waits, exchanges := map[types.UID]Attempt{}, Waits{}, 0
 	for second := range 24 * 60 * 60 {
 		now := epoch.Add(time.Duration(second) * time.Second)
-		snapshot := Snapshot{Set: set, Pods: pods, Related: pods, Attempts: attempts}
+		snapshot := Snapshot{Set: set, Pods: pods, Workload: Workload{Pods: pods}, Attempts: attempts}
 		var decision Decision
 		decision, waits = Decide(snapshot, waits, now)
 		for _, pod := range decision.Exchange {

@@ -174,7 +174,7 @@ func (m *model) control(set *modelSet) {
 	var decision replicasetscale.Decision
 	snapshot := replicasetscale.Snapshot{Set: set.object, Workload: workload, Pods: set.pods, Attempts: set.attempts}
 	for _, other := range m.sets {
-		snapshot.Related = append(snapshot.Related, other.pods...)
+		snapshot.Workload.Pods = append(snapshot.Workload.Pods, other.pods...)
 	}
 	decision, set.waits = replicasetscale.Decide(snapshot, set.waits, m.now)
 	for _, pod := range decision.Exchange {

@@ -63,6 +63,31 @@ type Workload struct {
 
 	// Sets are the ReplicaSets of the Deployment, in any order.
 	Sets []*appsv1.ReplicaSet
+
+	// Pods are the controlled pods of all ReplicaSets of the workload, also of a ReplicaSet alone; nil where they do not matter.
+	Pods []*corev1.Pod
+}
+
+// available returns how many available pods a ReplicaSet has: by its status, and at most as many as its pods show, since either
+// may be behind.
+func (w Workload) available(set *appsv1.ReplicaSet) int {
+	if set.Status.AvailableReplicas == 0 {
+		return 0
+	}
+	serving := int(set.Status.Replicas)
+	for _, pod := range w.Pods {
+		if metav1.IsControlledBy(pod, set) && IsActive(pod) && !serves(pod) {
+			serving--
+		}
+	}
+	return max(0, min(serving, int(set.Status.AvailableReplicas)))
+}
+
+// serves reports whether a pod is Ready and stays so: the kubelet has yet to see a gate that was set to False.
+func serves(pod *corev1.Pod) bool {
+	return isReady(pod) && !slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+		return condition.Type == appsv1alpha1.ServiceReadyGate && condition.Status == corev1.ConditionFalse
+	})
 }
 
 // isRolling reports whether a Deployment replaces pods in rolling updates.
@@ -133,7 +158,7 @@ func (w Workload) Target(set *appsv1.ReplicaSet) int {
 		total += Replicas(sibling.Spec.Replicas)
 	}
 	// The newest ReplicaSet may have more pods than replicas: some are held, and go once they may.
-	starting := max(0, Replicas(newest.Spec.Replicas)-int(newest.Status.AvailableReplicas))
+	starting := max(0, Replicas(newest.Spec.Replicas)-w.available(newest))
 	left := total - starting - least
 	removed, old := map[types.UID]int{}, w.old(newest)
 	remove := func(sibling *appsv1.ReplicaSet, most int) {
@@ -142,7 +167,7 @@ func (w Workload) Target(set *appsv1.ReplicaSet) int {
 		left -= count
 	}
 	for _, sibling := range old {
-		remove(sibling, Replicas(sibling.Spec.Replicas)-int(sibling.Status.AvailableReplicas))
+		remove(sibling, Replicas(sibling.Spec.Replicas)-w.available(sibling))
 	}
 	for _, sibling := range old {
 		remove(sibling, Replicas(sibling.Spec.Replicas)-removed[sibling.UID])
@@ -152,9 +177,9 @@ func (w Workload) Target(set *appsv1.ReplicaSet) int {
 	}
 	missing := least - own
 	for _, sibling := range old {
-		missing -= min(int(sibling.Status.AvailableReplicas), Replicas(sibling.Spec.Replicas)-removed[sibling.UID])
+		missing -= min(w.available(sibling), Replicas(sibling.Spec.Replicas)-removed[sibling.UID])
 	}
-	return own + max(0, min(missing, int(newest.Status.AvailableReplicas)-own))
+	return own + max(0, min(missing, w.available(newest)-own))
 }
 
 // isSaturated reports whether the newest ReplicaSet has all pods of the Deployment, which are available.

@@ -112,7 +112,7 @@ func recreating(deployment *appsv1.Deployment) *appsv1.Deployment {
 func revised(number, replicas, available int32) *appsv1.ReplicaSet {
 	set := newSet(replicas, revision(fmt.Sprint(number)))
 	set.UID, set.CreationTimestamp = types.UID(fmt.Sprint(number)), metav1.NewTime(epoch.Add(time.Duration(number)*time.Second))
-	set.Status.Replicas, set.Status.AvailableReplicas = replicas, available
+	set.Status.Replicas, set.Status.AvailableReplicas = max(replicas, available), available
 	return set
 }
 
@@ -171,6 +171,33 @@ func TestTarget(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("targets (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestTargetCountsPodsThatAreOutOfService has one old pod too many by the statuses, which say that both new pods are available.
+func TestTargetCountsPodsThatAreOutOfService(t *testing.T) {
+	old, newest := revised(1, 3, 2), revised(2, 2, 2)
+	gateFalse := corev1.PodCondition{Type: appsv1alpha1.ServiceReadyGate, Status: corev1.ConditionFalse}
+	closed, ended, deleted := runs("b"), runs("b", unready), runs("b", unready)
+	closed.Status.Conditions = append(closed.Status.Conditions, gateFalse)
+	ended.Status.Phase, deleted.DeletionTimestamp = corev1.PodFailed, &metav1.Time{Time: epoch}
+	for name, tc := range map[string]struct {
+		pod  *corev1.Pod
+		want int
+	}{
+		"a pod that serves":                        {runs("b"), 1},
+		"a pod that is not Ready":                  {runs("b", unready), 2},
+		"a gate that the kubelet has not seen yet": {closed, 2},
+		"a pod that does not count has ended":      {ended, 1},
+		"a pod that does not count is deleted":     {deleted, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.pod.OwnerReferences = []metav1.OwnerReference{{UID: newest.UID, Controller: new(true)}}
+			workload := Workload{Deployment: rolls(4, "2", "1", "1"), Sets: []*appsv1.ReplicaSet{old, newest}, Pods: []*corev1.Pod{tc.pod}}
+			if got := workload.Target(old); got != tc.want {
+				t.Errorf("target %d, want %d", got, tc.want)
 			}
 		})
 	}

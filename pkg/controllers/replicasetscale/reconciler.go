@@ -281,7 +281,7 @@ func (r *Reconciler) snapshot(ctx context.Context, set *appsv1.ReplicaSet, own *
 	if err != nil {
 		return replicasetscale.Snapshot{}, fmt.Errorf("ReplicaSet %s: %w", set.Name, err)
 	}
-	snapshot.Related = r.stored(related)
+	snapshot.Workload.Pods = r.stored(related)
 	return snapshot, nil
 }
 

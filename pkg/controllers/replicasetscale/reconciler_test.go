@@ -47,6 +47,7 @@ func newSet(replicas int32, owner string) *appsv1.ReplicaSet {
 // successor returns the ReplicaSet of revision 2, all of whose pods are available.
 func successor(replicas int32) *appsv1.ReplicaSet {
 	set := newSet(replicas, "web")
+	set.Status.Replicas = replicas
 	set.Name, set.UID, set.Annotations = "successor", "successor-uid", map[string]string{appsv1alpha1.DeploymentRevisionAnnotationKey: "2"}
 	return set
 }
@@ -162,17 +163,17 @@ func TestBeginsOnceAsManyPodsAsWereRequested(t *testing.T) {
 	}
 }
 
-// TestCountsDeletionsOfOtherReplicaSets has a pod of a middle revision that was unavailable when its deletion began, and is available by
-// the status of its ReplicaSet before the cache of pods shows that deletion.
+// TestCountsDeletionsOfOtherReplicaSets has a pod of a middle revision that was unavailable by the status of its ReplicaSet when its
+// deletion began, and is available before the cache of pods shows that deletion.
 func TestCountsDeletionsOfOtherReplicaSets(t *testing.T) {
 	middle := successor(1)
-	middle.CreationTimestamp, middle.Status.AvailableReplicas = metav1.NewTime(builders.Epoch), 0
+	middle.CreationTimestamp, middle.Status = metav1.NewTime(builders.Epoch), appsv1.ReplicaSetStatus{}
 	newest := successor(0)
 	newest.Name, newest.UID, newest.Annotations = "newest", "newest-uid", map[string]string{appsv1alpha1.DeploymentRevisionAnnotationKey: "3"}
 	deployment := newDeployment(4)
 	deployment.Annotations[appsv1alpha1.DeploymentRevisionAnnotationKey] = "3"
 	deployment.Spec.Strategy.RollingUpdate.MaxUnavailable = new(intstr.FromInt32(1))
-	surge := owned("successor-0").Obj()
+	surge := owned("successor-0").Available().Obj()
 	surge.OwnerReferences[0].Name, surge.OwnerReferences[0].UID = middle.Name, middle.UID
 	w := newCluster(t, newSet(4, "web"), middle, newest, deployment, surge, owned("web-0").Available().Obj(), owned("web-1").Available().Obj(),
 		owned("web-2").Available().Obj(), owned("web-3").Available().Obj())
