@@ -176,7 +176,13 @@ func (l *laws) wishes(name string) {
 	wish := l.world.wished(name)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.wished[name] = append(l.wished[name], dated{time.Now(), wish.replicas, revision{wish.image, wish.labelled}})
+	list := l.wished[name]
+	now := list[len(list)-1] // by the last write: another act may be about to note its own
+	now.at = time.Now()
+	if on, _ := l.world.schedule.workload(name); on.Kind == Job {
+		now.n = wish.replicas
+	}
+	l.wished[name] = append(list, now)
 }
 
 // latest returns the number and the revision that a workload is to have, by its last write.

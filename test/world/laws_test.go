@@ -97,7 +97,8 @@ func off(w *World, name string) {
 
 func wish(w *World, n int) {
 	w.wish("web", func(known *wishes) { known.replicas = n })
-	w.laws.wishes("web")
+	last := w.laws.latest("web")
+	w.laws.wished["web"] = append(w.laws.wished["web"], dated{time.Now(), n, last.revision})
 	time.Sleep(time.Minute)
 }
 
