@@ -14,11 +14,12 @@ func Replaces(set *appsv1.StatefulSet, pod *corev1.Pod) bool {
 
 // MayGoBefore returns another pod of a StatefulSet that its rolling update is to replace, while rules withhold a pod: the controller replaces
 // pods in the order of their ordinals and requests the removal of no other pod, but it creates a lower pod that is deleted again with the
-// new revision. It returns nil for no pod.
+// new revision. It returns nil for no pod, and no pod whose deletion has begun.
 func MayGoBefore(set *appsv1.StatefulSet, pod *corev1.Pod, pods []*corev1.Pod) *corev1.Pod {
 	for _, other := range pods {
 		outdated := other.Labels[appsv1.StatefulSetRevisionLabel] != set.Status.UpdateRevision
-		if other.UID != pod.UID && metav1.IsControlledBy(other, set) && other.DeletionTimestamp == nil && outdated && Replaces(set, other) {
+		isLeaving := other.DeletionTimestamp != nil || Begun(other) != ""
+		if other.UID != pod.UID && metav1.IsControlledBy(other, set) && !isLeaving && outdated && Replaces(set, other) {
 			return other
 		}
 	}

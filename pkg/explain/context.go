@@ -75,30 +75,40 @@ func workloadOf(s *clusterstate.Snapshot, set *appsv1.ReplicaSet) replicasetscal
 	return replicasetscale.Workload{Deployment: deployment, Sets: s.ReplicaSetsOf(deployment.UID)}
 }
 
-// withdrawal returns the command that withdraws a scale-down. A ReplicaSet that is to have no pods is replaced
-// by its Deployment. There is no command for one of the strategy Recreate, which has no other revision yet.
+// withdrawal returns the command that withdraws a scale-down; empty where no command is known to restore what was before:
+//   - for the only ReplicaSet of the strategy Recreate, which has no other revision yet,
+//   - for a revision that was abandoned: to undo its rollback is to roll it out again,
+//   - for a paused Deployment, which kubectl does not roll back,
+//   - for a Deployment that was scaled in during a rollout, where the number before is that of no ReplicaSet, or that wants the pods again.
 func withdrawal(set *appsv1.ReplicaSet, workload replicasetscale.Workload, inRollout bool) string {
 	deployment := workload.Deployment
-	switch {
-	case deployment == nil:
+	if deployment == nil {
 		return kubectl(set.Namespace, "scale replicaset %s --replicas=%d", set.Name, set.Status.Replicas)
-	case deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType && replicasetscale.IsNewest(set, deployment) &&
-		replicasetscale.Replicas(deployment.Spec.Replicas) > 0:
+	}
+	others := slices.ContainsFunc(workload.Sets, func(other *appsv1.ReplicaSet) bool { return other.UID != set.UID && other.Status.Replicas > 0 })
+	replaced := inRollout || replicasetscale.Replicas(set.Spec.Replicas) == 0 && replicasetscale.Replicas(deployment.Spec.Replicas) > 0
+	switch revision := set.Annotations[appsv1alpha1.DeploymentRevisionAnnotationKey]; {
+	case !replaced && (others || !replicasetscale.IsNewest(set, deployment) || replicasetscale.Replicas(deployment.Spec.Replicas) >= int(set.Status.Replicas)):
 		return ""
-	case (inRollout || replicasetscale.Replicas(set.Spec.Replicas) == 0) && isAbandoned(set, workload):
-		return "" // to undo a rollback is to roll the abandoned revision out again
-	case inRollout || replicasetscale.Replicas(set.Spec.Replicas) == 0:
-		return kubectl(set.Namespace, "rollout undo deployment %s", deployment.Name)
-	default:
+	case !replaced:
 		return kubectl(set.Namespace, "scale deployment %s --replicas=%d", deployment.Name, set.Status.Replicas)
+	case deployment.Spec.Paused || revision == "" || replicasetscale.IsNewest(set, deployment) || isAbandoned(set, workload):
+		return ""
+	default:
+		return kubectl(set.Namespace, "rollout undo deployment %s --to-revision=%s", deployment.Name, revision)
 	}
 }
 
-// isAbandoned reports whether a rollback replaces the pods of a ReplicaSet: the newest revision is that of a ReplicaSet that was
-// created earlier.
+// isAbandoned reports whether a ReplicaSet has a revision that was abandoned, as exemptRevisions has it: an older ReplicaSet has the
+// newest revision, or still has pods.
 func isAbandoned(set *appsv1.ReplicaSet, workload replicasetscale.Workload) bool {
+	deployment := workload.Deployment
+	if deployment == nil || replicasetscale.IsNewest(set, deployment) {
+		return false
+	}
 	return slices.ContainsFunc(workload.Sets, func(other *appsv1.ReplicaSet) bool {
-		return other.UID != set.UID && replicasetscale.IsNewest(other, workload.Deployment) && other.CreationTimestamp.Before(&set.CreationTimestamp)
+		return (replicasetscale.Replicas(other.Spec.Replicas) > 0 || replicasetscale.IsNewest(other, deployment)) &&
+			other.CreationTimestamp.Before(&set.CreationTimestamp)
 	})
 }
 

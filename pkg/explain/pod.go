@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -138,19 +139,39 @@ func (x *explainer) problems() {
 func (x *explainer) gateMissing() {
 	note := Reason{Situation: GateMissing, Message: lifecycle.GateMissingText()}
 	owner := x.s.Owner(x.pod)
-	if template := x.s.Template(owner); template != nil && !appsv1alpha1.IsControlled(template.Labels) {
+	switch template := x.s.Template(owner); {
+	case template == nil && owner.Kind == "":
+		note.Message += "; no controller creates it again"
+	case template == nil:
+		note.Message += fmt.Sprintf("; the template of its %s %s needs the label %s", owner.Kind, owner.Name, appsv1alpha1.ControlLabelKey)
+	case !appsv1alpha1.IsControlled(template.Labels):
 		note.Message += "; the template of its " + owner.Kind + " has no label " + appsv1alpha1.ControlLabelKey
-		note.Commands = []Command{{"have its pods created again, with label and gate", x.labelTemplate(owner)}}
-	} else {
+		note.Commands = []Command{x.labelTemplate(owner)}
+	default:
 		note.Commands = []Command{{"have the pod created again, with the gate", x.kubectl("delete pod %s", x.pod.Name)}}
 	}
 	x.note(note)
 }
 
 // labelTemplate returns the command that puts the pods of a workload under PodOps.
-func (x *explainer) labelTemplate(owner rule.Owner) string {
-	return x.kubectl(`patch %s %s -p '{"spec":{"template":{"metadata":{"labels":{"%s":"%s"}}}}}'`,
-		strings.ToLower(owner.Kind), owner.Name, appsv1alpha1.ControlLabelKey, appsv1alpha1.ControlLabelValue)
+func (x *explainer) labelTemplate(owner rule.Owner) Command {
+	purpose := "have its pods created again, with label and gate"
+	if x.keepsPods(owner) {
+		purpose = "have pods created with label and gate from now on"
+	}
+	return Command{purpose, x.kubectl(`patch %s %s -p '{"spec":{"template":{"metadata":{"labels":{"%s":"%s"}}}}}'`,
+		strings.ToLower(owner.Kind), owner.Name, appsv1alpha1.ControlLabelKey, appsv1alpha1.ControlLabelValue)}
+}
+
+// keepsPods reports whether a workload does not replace its pods when its template changes.
+func (x *explainer) keepsPods(owner rule.Owner) bool {
+	if set := x.s.StatefulSet(owner.Name); owner.Kind == "StatefulSet" && set != nil {
+		return set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType
+	}
+	if set := x.s.DaemonSet(owner.Name); owner.Kind == "DaemonSet" && set != nil {
+		return set.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
+	}
+	return owner.Kind == "ReplicaSet"
 }
 
 // operation reports the conditions that one operation waits for.
@@ -261,10 +282,13 @@ func (x *explainer) notControlled() {
 	}
 	note := Reason{Situation: NotControlled, Message: message}
 	label := appsv1alpha1.ControlLabelKey + "=" + appsv1alpha1.ControlLabelValue
-	if owner := x.s.Owner(x.pod); owner.Kind != "" {
-		note.Commands = []Command{{"put its workload under PodOps", x.labelTemplate(owner)}}
-	} else {
-		note.Commands = []Command{{"put the pod under PodOps, without a readiness gate", x.kubectl("label pod %s %s", x.pod.Name, label)}}
+	switch owner := x.s.Owner(x.pod); {
+	case x.s.Template(owner) != nil:
+		note.Commands = []Command{x.labelTemplate(owner)}
+	case owner.Kind == "":
+		note.Commands = []Command{{"put the pod under PodOps, without a readiness gate", x.kubectl("label pod %s --overwrite %s", x.pod.Name, label)}}
+	default:
+		note.Message += fmt.Sprintf("; the template of its %s %s decides about its label %s", owner.Kind, owner.Name, appsv1alpha1.ControlLabelKey)
 	}
 	x.note(note)
 }

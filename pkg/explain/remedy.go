@@ -92,20 +92,21 @@ func (x *explainer) labelCommands(spec *appsv1alpha1.TransitionRule, edit Comman
 			changes = append(changes, change)
 		}
 	}
+	changed := applied(x.pod.Labels, changes)
+	meets, err := metav1.LabelSelectorAsSelector(spec.LabelCheck.Requires)
 	switch {
-	case len(changes) == 0:
+	case len(changes) == 0 || err != nil || !meets.Matches(changed):
 		return []Command{edit}
-	case !x.keepsSelectors(changes):
-		edit.Purpose += ": the labels that it requires would take the pod from its owner, a Service, a budget or the rule"
+	case !x.keepsSelectors(changed):
+		edit.Purpose += ": the labels that it requires would take the pod from its owner, a Service, a budget or a rule, or add it to another"
 		return []Command{edit}
 	}
 	return []Command{{"meet the rule, if that is true of the pod", x.kubectl("label pod %s --overwrite %s", x.pod.Name, strings.Join(changes, " "))}, edit}
 }
 
-// keepsSelectors reports whether everything that selects the pod still does after changes of its labels. A pod that leaves the
-// selector of its ReplicaSet is released from it, and no controller deletes it then.
-func (x *explainer) keepsSelectors(changes []string) bool {
-	changed := maps.Clone(x.pod.Labels)
+// applied returns labels after changes as kubectl label takes them.
+func applied(before map[string]string, changes []string) labels.Set {
+	changed := maps.Clone(before)
 	for _, change := range changes {
 		if key, value, sets := strings.Cut(change, "="); sets {
 			changed[key] = value
@@ -113,9 +114,36 @@ func (x *explainer) keepsSelectors(changes []string) bool {
 			delete(changed, strings.TrimSuffix(change, "-"))
 		}
 	}
+	return changed
+}
+
+// keepsSelectors reports whether everything of the namespace that selects pods selects this one after a change of its labels if it does
+// before. A pod that leaves the selector of its ReplicaSet is released from it, and no controller deletes it then. The control label, and
+// the labels by which controllers know revisions and names, stay as they are.
+func (x *explainer) keepsSelectors(changed labels.Set) bool {
+	own := []string{
+		appsv1alpha1.ControlLabelKey, appsv1.DefaultDeploymentUniqueLabelKey, appsv1.ControllerRevisionHashLabelKey, appsv1.StatefulSetPodNameLabel,
+	}
+	selectors := x.selectors()
+	for _, key := range own {
+		selectors = append(selectors, &metav1.LabelSelector{MatchLabels: map[string]string{key: x.pod.Labels[key]}})
+	}
+	return !slices.ContainsFunc(selectors, func(s *metav1.LabelSelector) bool {
+		selector, err := metav1.LabelSelectorAsSelector(s)
+		return err == nil && selector.Matches(labels.Set(x.pod.Labels)) != selector.Matches(changed)
+	})
+}
+
+// selectors returns the selectors of rules and their filters, budgets, Services, and the controllers of pods.
+func (x *explainer) selectors() []*metav1.LabelSelector {
 	var selectors []*metav1.LabelSelector
-	for _, object := range x.s.RulesOf(x.pod) {
+	for _, object := range x.s.Rules {
 		selectors = append(selectors, object.Spec.Selector)
+		for _, spec := range object.Spec.Rules {
+			if spec.Filter != nil {
+				selectors = append(selectors, spec.Filter.LabelSelector)
+			}
+		}
 	}
 	for _, budget := range x.s.Budgets {
 		selectors = append(selectors, budget.Spec.Selector)
@@ -125,27 +153,16 @@ func (x *explainer) keepsSelectors(changes []string) bool {
 			selectors = append(selectors, &metav1.LabelSelector{MatchLabels: service.Spec.Selector})
 		}
 	}
-	if selector := x.controllerSelector(); selector != nil {
-		selectors = append(selectors, selector)
+	for _, set := range x.s.ReplicaSets {
+		selectors = append(selectors, set.Spec.Selector)
 	}
-	return !slices.ContainsFunc(selectors, func(s *metav1.LabelSelector) bool {
-		selector, err := metav1.LabelSelectorAsSelector(s)
-		return err == nil && selector.Matches(labels.Set(x.pod.Labels)) && !selector.Matches(labels.Set(changed))
-	})
-}
-
-// controllerSelector returns the selector of the workload that controls the pod; nil if the snapshot does not have it.
-func (x *explainer) controllerSelector() *metav1.LabelSelector {
-	switch set := x.controller().(type) {
-	case *appsv1.ReplicaSet:
-		return set.Spec.Selector
-	case *appsv1.StatefulSet:
-		return set.Spec.Selector
-	case *appsv1.DaemonSet:
-		return set.Spec.Selector
-	default:
-		return nil
+	for _, set := range x.s.StatefulSets {
+		selectors = append(selectors, set.Spec.Selector)
 	}
+	for _, set := range x.s.DaemonSets {
+		selectors = append(selectors, set.Spec.Selector)
+	}
+	return selectors
 }
 
 // labelChange returns the change of a label that meets a requirement; empty if it is met, or if any value may do.
@@ -163,7 +180,8 @@ func labelChange(pod map[string]string, requirement metav1.LabelSelectorRequirem
 	}
 }
 
-// letGo returns the commands that let the pod go although rules withhold it, the mildest first.
+// letGo returns the commands that let the pod go although rules withhold it, the mildest first. The pod goes on to skip the rules that it
+// skips already.
 func (x *explainer) letGo() []Command {
 	var skipped []string
 	for _, reason := range x.reasons {
@@ -186,10 +204,17 @@ func (x *explainer) letGo() []Command {
 	if len(skipped) > 0 {
 		commands = append(commands,
 			Command{"skip these rules only", x.kubectl(`annotate pod %s --overwrite %s='{"skipRules":["%s"]}'`,
-				x.pod.Name, appsv1alpha1.SkipRulesAnnotationKey, strings.Join(skipped, `","`))},
+				x.pod.Name, appsv1alpha1.SkipRulesAnnotationKey, strings.Join(append(skipped, x.alsoSkipped(skipped)...), `","`))},
 			Command{"pass every rule, with the reason", x.kubectl(`annotate pod %s %s="<who, and why>"`, x.pod.Name, appsv1alpha1.BreakGlassAnnotationKey)})
 	}
 	return commands
+}
+
+// alsoSkipped returns the rules that the pod skips beside others, as far as their names are names of rules.
+func (x *explainer) alsoSkipped(others []string) []string {
+	return slices.DeleteFunc(slices.Clone(x.state.SkipRules), func(name string) bool {
+		return slices.Contains(others, name) || strings.ContainsAny(name, `"'\\`)
+	})
 }
 
 // context adds facts that hold nothing back but help to understand the state.
