@@ -73,7 +73,7 @@ func (in *inspection) budgetSeveral() []Finding {
 		}
 		slices.Sort(names)
 		return &Finding{
-			Level: LevelWarning, Remedy: fmt.Sprintf("kubectl delete %s -n %s %s", kindBudget, pod.Namespace, names[len(names)-1]),
+			Level: LevelWarning, Remedy: edit(kindBudget, pod.Namespace, names[len(names)-1]) + ", so that its selector leaves out these pods",
 			Text: fmt.Sprintf("the PodDisruptionBudgets %s select it: the eviction API refuses pods that several of them select", strings.Join(names, ", ")),
 		}
 	})

@@ -62,7 +62,7 @@ type Report struct {
 	// Checks is the number of checks that ran.
 	Checks int `json:"checks"`
 
-	// Findings are sorted by level, check and object.
+	// Findings are sorted by level, by reach, and by the number of pods.
 	Findings []Finding `json:"findings"`
 
 	// NotChecked are the checks that did not run, or not on all objects.
@@ -91,9 +91,13 @@ func object(kind, namespace, name string) string {
 	return fmt.Sprintf("%s %s/%s", kind, namespace, name)
 }
 
+// sorted sorts findings by level, by reach, and by the object. The checks are in the order of their reach: a finding of the
+// manager is one of every pod.
 func sorted(findings []Finding) []Finding {
+	reach := IDs()
 	slices.SortStableFunc(findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.Level.rank(), b.Level.rank()), cmp.Compare(a.Check, b.Check), cmp.Compare(a.Object, b.Object))
+		return cmp.Or(cmp.Compare(a.Level.rank(), b.Level.rank()), cmp.Compare(slices.Index(reach, a.Check), slices.Index(reach, b.Check)),
+			cmp.Compare(b.More, a.More), cmp.Compare(a.Object, b.Object))
 	})
 	return findings
 }

@@ -45,8 +45,9 @@ func IDs() []ID {
 	return ids
 }
 
+// checks returns the checks in the order of their reach: of the cluster, of namespaces, of rules, of adapters and nodes, of pods.
 func checks() []check {
-	return slices.Concat(installationChecks(), guardChecks(), managerChecks(), ruleChecks(), budgetChecks(), podChecks(), nodeChecks(), trafficChecks())
+	return slices.Concat(managerChecks(), installationChecks(), guardChecks(), ruleChecks(), budgetChecks(), trafficChecks(), nodeChecks(), podChecks())
 }
 
 // unread returns why some of the sources could not be read; empty if all were.

@@ -90,6 +90,9 @@ func (in *inspection) createAgain(pod *corev1.Pod) string {
 			return w.label() + ", so that its pods are created again with label and gate"
 		}
 	}
+	if metav1.GetControllerOfNoCopy(pod) == nil {
+		return fmt.Sprintf("create pod %s again in namespace %s from its manifest: no controller does", pod.Name, pod.Namespace)
+	}
 	return fmt.Sprintf("kubectl delete pod -n %s %s, so that it is created again with the gate", pod.Namespace, pod.Name)
 }
 

@@ -180,7 +180,7 @@ func (in *inspection) ruleQuarantined() []Finding {
 			}
 			finding := ofRule(owner, LevelError, fmt.Sprintf("rule %s has been under quarantine for %s: %s",
 				r.Name, age(in.now, r.Quarantined.Since.Time), text.Line(r.Quarantined.Message, maxMessage)))
-			finding.Remedy = fmt.Sprintf("%s, or kubectl annotate %s -n %s %s %s=retry-1 --overwrite",
+			finding.Remedy = fmt.Sprintf("%s, or kubectl annotate %s -n %s %s --overwrite %s=\"$(date)\"",
 				finding.Remedy, kindRule, owner.Namespace, owner.Name, appsv1alpha1.LiftQuarantineAnnotationKey)
 			findings = append(findings, finding)
 		}
@@ -374,7 +374,8 @@ func (in *inspection) webhookRuleSecret() []Finding {
 			return
 		}
 		finding := ofRule(owner, LevelError, fmt.Sprintf("rule %s refers to secret %s, %s: its service is not called", r.Name, e.secret.Name, problem))
-		finding.Remedy = fmt.Sprintf("kubectl create secret generic -n %s %s --from-file=token=FILE", owner.Namespace, e.secret.Name)
+		finding.Remedy = fmt.Sprintf("kubectl create secret generic -n %s %s --from-file=token=FILE --dry-run=client -o yaml | kubectl apply -f -",
+			owner.Namespace, e.secret.Name)
 		findings = append(findings, finding)
 	})
 	return findings
