@@ -91,8 +91,8 @@ func object(kind, namespace, name string) string {
 	return fmt.Sprintf("%s %s/%s", kind, namespace, name)
 }
 
-// sorted sorts findings by level, by reach, and by the object. The checks are in the order of their reach: a finding of the
-// manager is one of every pod.
+// sorted sorts findings by level, by reach, and by the object. Checks are ordered by reach: a finding about the
+// manager concerns every pod.
 func sorted(findings []Finding) []Finding {
 	reach := IDs()
 	slices.SortStableFunc(findings, func(a, b Finding) int {

@@ -45,7 +45,7 @@ func IDs() []ID {
 	return ids
 }
 
-// checks returns the checks in the order of their reach: of the cluster, of namespaces, of rules, of adapters and nodes, of pods.
+// checks returns the checks, ordered by reach: manager, installation, rules, budgets, traffic, nodes, pods.
 func checks() []check {
 	return slices.Concat(managerChecks(), installationChecks(), guardChecks(), ruleChecks(), budgetChecks(), trafficChecks(), nodeChecks(), podChecks())
 }

@@ -83,17 +83,22 @@ func (in *inspection) gateMissing() []Finding {
 	})
 }
 
-// createAgain returns the command after which a pod is created again with label and gate: its template may lack the label.
+// createAgain returns the command, or the change, after which a pod is created again with label and gate: its template may lack the label.
 func (in *inspection) createAgain(pod *corev1.Pod) string {
 	for _, w := range in.templates() {
-		if w.meta.Namespace == pod.Namespace && !appsv1alpha1.IsControlled(w.template.Labels) && w.owns(pod) {
+		switch {
+		case w.meta.Namespace != pod.Namespace || !w.owns(pod):
+		case appsv1alpha1.IsControlled(w.template.Labels):
+			return fmt.Sprintf("kubectl delete pod -n %s %s, so that it is created again with the gate", pod.Namespace, pod.Name)
+		default:
 			return w.label() + ", so that its pods are created again with label and gate"
 		}
 	}
-	if metav1.GetControllerOfNoCopy(pod) == nil {
-		return fmt.Sprintf("create pod %s again in namespace %s from its manifest: no controller does", pod.Name, pod.Namespace)
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		return fmt.Sprintf("put %s=%s into the pod template of %s %s, and have the pod created again", appsv1alpha1.ControlLabelKey,
+			appsv1alpha1.ControlLabelValue, owner.Kind, owner.Name)
 	}
-	return fmt.Sprintf("kubectl delete pod -n %s %s, so that it is created again with the gate", pod.Namespace, pod.Name)
+	return fmt.Sprintf("create pod %s again in namespace %s from its manifest: no controller does", pod.Name, pod.Namespace)
 }
 
 // workload is a kind of workload with its pod template.
@@ -122,10 +127,14 @@ func (in *inspection) templates() []workload {
 	return workloads
 }
 
-// owns reports whether a pod with a controller is of a workload, by its selector: the pods of a Deployment name their ReplicaSet.
+// owns reports whether a workload owns a pod. The pods of a Deployment name their ReplicaSet: there its selector decides.
 func (w workload) owns(pod *corev1.Pod) bool {
 	selector, err := metav1.LabelSelectorAsSelector(w.selector)
-	return err == nil && metav1.GetControllerOfNoCopy(pod) != nil && selector.Matches(labels.Set(pod.Labels))
+	controller := metav1.GetControllerOfNoCopy(pod)
+	if err != nil || controller == nil || !selector.Matches(labels.Set(pod.Labels)) {
+		return false
+	}
+	return controller.UID == w.meta.UID || w.kind == "deployment" && controller.Kind == "ReplicaSet"
 }
 
 // label returns the command that adds the control label to the template.

@@ -277,8 +277,11 @@ func matches(selects *metav1.LabelSelector, all map[string]string) bool {
 	return err == nil && parsed.Matches(labels.Set(all))
 }
 
+// systemNamespace is always out of PodOps.
+const systemNamespace = "kube-system"
+
 func (in *inspection) ruleInExcludedNamespace() []Finding {
-	excluded := map[string]bool{"kube-system": true}
+	excluded := map[string]bool{systemNamespace: true}
 	for _, namespace := range in.Namespaces {
 		if namespace.Labels[appsv1alpha1.ControlLabelKey] == "false" {
 			excluded[namespace.Name] = true
@@ -289,6 +292,9 @@ func (in *inspection) ruleInExcludedNamespace() []Finding {
 		if owner := &in.Rules[i]; excluded[owner.Namespace] {
 			finding := ofRule(owner, LevelWarning, "is in a namespace that is out of PodOps: no webhook is called for its pods")
 			finding.Remedy = fmt.Sprintf("kubectl label namespace %s %s-", owner.Namespace, appsv1alpha1.ControlLabelKey)
+			if owner.Namespace == systemNamespace {
+				finding.Remedy = "create its pods and it in another namespace"
+			}
 			findings = append(findings, finding)
 		}
 	}

@@ -117,8 +117,8 @@ func applied(before map[string]string, changes []string) labels.Set {
 	return changed
 }
 
-// keepsSelectors reports whether everything of the namespace that selects pods selects this one after a change of its labels if it does
-// before. A pod that leaves the selector of its ReplicaSet is released from it, and no controller deletes it then. The control label, and
+// keepsSelectors reports whether all selectors in the namespace match the pod after a change to its labels as they do
+// before. A pod that its ReplicaSet does not select any more is released, and no controller deletes it then. The control label, and
 // the labels by which controllers know revisions and names, stay as they are.
 func (x *explainer) keepsSelectors(changed labels.Set) bool {
 	own := []string{
@@ -134,7 +134,7 @@ func (x *explainer) keepsSelectors(changed labels.Set) bool {
 	})
 }
 
-// selectors returns the selectors of rules and their filters, budgets, Services, and the controllers of pods.
+// selectors returns the selectors in the namespace: those of rules, filters, budgets, Services, and controllers.
 func (x *explainer) selectors() []*metav1.LabelSelector {
 	var selectors []*metav1.LabelSelector
 	for _, object := range x.s.Rules {

@@ -114,7 +114,7 @@ func (c call) exists(kind, name string) error {
 		found = c.Rule(name) != nil
 	case "service":
 		found = c.Service(name) != nil
-	case "poddisruptionbudget":
+	case "poddisruptionbudget", "pdb":
 		found = c.Budget(name) != nil
 	case "deployment":
 		found = c.Deployment(name) != nil
@@ -194,7 +194,7 @@ func (c call) set(values *map[string]string) error {
 	return nil
 }
 
-// admit changes the labels of a pod as the API server does with the webhooks of PodOps.
+// admit changes labels as the API server does with the PodOps webhooks.
 func admit(pod, requested *corev1.Pod) error {
 	admission := lifecycle.AdmitUpdate(lifecycle.FactsOf(pod), lifecycle.FactsOf(requested), false, lifecycle.Options{}, now())
 	if len(admission.Denials) > 0 {
@@ -209,6 +209,10 @@ func (c call) edit() error {
 	kind, name := c.words[1], c.words[2]
 	if err := c.exists(kind, name); err != nil {
 		return err
+	}
+	if kind == "pdb" {
+		c.Budget(name).Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"edited": "true"}}
+		return nil
 	}
 	ruleset, edited, _ := strings.Cut(c.about.Rule, "/")
 	if kind == "podtransitionrule" && edited == "" {
@@ -259,7 +263,7 @@ func (c call) unstick(name string) error {
 	for i, service := range c.Services {
 		services[i] = *service
 	}
-	plan := doctor.Unstick(doctor.Snapshot{Services: services}, pod, doctor.Options{}, now())
+	plan := doctor.Unstick(doctor.Snapshot{Services: services}, pod, doctor.Options{}, now().Add(c.later))
 	if len(plan.Steps) == 0 {
 		return fmt.Errorf("unstick finds no repair: %s", plan.Waits)
 	}

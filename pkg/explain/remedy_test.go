@@ -17,6 +17,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/clusterstate"
+	"github.com/podops-dev/podops/pkg/doctor"
 	"github.com/podops-dev/podops/pkg/explain"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/podstate"
@@ -49,6 +50,98 @@ func TestRemediesHelpAndHarmNothing(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestRemediesOfDoctorHelpAndHarmNothing does the same with the remedies of kubectl podops doctor.
+func TestRemediesOfDoctorHelpAndHarmNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := generate(t)
+		w.settle()
+		w.later = time.Hour
+		for _, finding := range w.inspect() {
+			for _, line := range commandsOf(finding.Remedy) {
+				w.tryFinding(t, finding, line)
+			}
+		}
+	})
+}
+
+// commandsOf returns the commands of a remedy, which a sentence joins.
+func commandsOf(remedy string) (lines []string) {
+	for _, between := range []string{", or ", "; why it waits: ", "; ", ", so that ", " lets ", ", and "} {
+		remedy = strings.ReplaceAll(remedy, between, "\n")
+	}
+	for line := range strings.Lines(remedy) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "kubectl ") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// tryFinding applies a remedy to a copy of the world, and compares.
+func (w world) tryFinding(t *rapid.T, finding doctor.Finding, line string) {
+	t.Helper()
+	after := w.copy()
+	_, name, _ := strings.Cut(finding.Object, "/")
+	kind, _, _ := strings.Cut(finding.Object, " ")
+	about := explain.Reason{}
+	switch {
+	case kind == "podtransitionrule":
+		about.Rule = name
+	case finding.Check == "gate-missing":
+		about.Situation = explain.GateMissing
+	case finding.Check == "lifecycle-invalid":
+		about.Situation = explain.InvalidLifecycle
+	}
+	reads, err := run(after, about, explain.Command{Purpose: finding.Remedy, Run: line})
+	if err != nil {
+		t.Fatalf("%s, %s: %s: %v\n%s", finding.Check, finding.Object, line, err, w)
+	}
+	if reads {
+		return
+	}
+	after.settle()
+	if words := split(line); words[1] == "podops" && words[2] == "delete" {
+		name = words[len(words)-1]
+	}
+	pod := after.Pod(name)
+	if kind != "pod" {
+		name = ""
+	}
+	problems := worse(w, after, name, about)
+	remains := slices.ContainsFunc(after.inspect(), func(f doctor.Finding) bool { return f.Check == finding.Check && f.Object == finding.Object })
+	isDone := pod != nil && isLeaving(pod) || strings.HasPrefix(line, "kubectl patch") // pods follow later
+	if remains && !isDone && !strings.HasPrefix(line, "kubectl edit podtransitionrule") {
+		problems = append(problems, "the finding remains")
+	}
+	for _, problem := range problems {
+		t.Fatalf("%s, %s: %s: %s\nbefore:\n%s\nafter:\n%s", finding.Check, finding.Object, line, problem, w, after)
+	}
+}
+
+// inspect returns what doctor finds in the world.
+func (w world) inspect() []doctor.Finding {
+	s := doctor.Snapshot{
+		Unread: map[doctor.Source]string{}, Namespaces: []corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}},
+		Pods: values(w.Pods), Services: values(w.Services), Deployments: values(w.Deployments), StatefulSets: values(w.StatefulSets),
+		DaemonSets: values(w.DaemonSets), Budgets: values(w.Budgets), Rules: values(w.Rules),
+	}
+	for _, source := range []doctor.Source{
+		doctor.SourceVersion, doctor.SourceWebhooks, doctor.SourcePolicies, doctor.SourceGuards, doctor.SourceCRDs, doctor.SourceManager,
+		doctor.SourceCertificate, doctor.SourceProbe, doctor.SourceNodes, doctor.SourceShared, doctor.SourceAdapters, doctor.SourceRuleSecrets,
+	} {
+		s.Unread[source] = "not in the world"
+	}
+	return doctor.Inspect(s, doctor.Options{}, now().Add(w.later)).Findings
+}
+
+func values[T any](pointers []*T) []T {
+	all := make([]T, len(pointers))
+	for i, pointer := range pointers {
+		all[i] = *pointer
+	}
+	return all
 }
 
 // letGo stands for the reason of commands that let a pod go although rules withhold it.
@@ -186,6 +279,9 @@ func generate(t *rapid.T) world {
 	w.rules(t)
 	if rapid.Bool().Draw(t, "budget") {
 		w.Budgets = append(w.Budgets, budgetOf("web", map[string]string{"app": "web"}, int32(rapid.IntRange(0, 3).Draw(t, "minAvailable"))))
+	}
+	if len(w.Budgets) > 0 && rapid.Bool().Draw(t, "another budget") {
+		w.Budgets = append(w.Budgets, budgetOf("web-again", map[string]string{"app": "web"}, 0))
 	}
 	if rapid.Bool().Draw(t, "service") {
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}

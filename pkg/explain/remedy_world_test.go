@@ -26,8 +26,11 @@ import (
 type world struct {
 	*clusterstate.Snapshot
 
-	// planted are the codes of rules whose verdict is not computed, by the name of the rule.
+	// planted are codes by rule name, where no verdict is computed.
 	planted map[string]rule.Code
+
+	// later is for how long nothing has changed when commands are run.
+	later time.Duration
 
 	// bad are ReplicaSets of revisions that were withdrawn.
 	bad map[string]bool
@@ -128,7 +131,7 @@ func setCondition(pod *corev1.Pod, kind corev1.PodConditionType, on bool, reason
 	pod.Status.Conditions = append(slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind }), condition)
 }
 
-// evaluate writes the status of the rules, and returns the permits by the name of the pod.
+// evaluate writes the rule status, and returns permits by pod name.
 func (w world) evaluate() map[string]lifecycle.Permits {
 	for _, object := range w.Rules {
 		object.Status.Blocked = nil
