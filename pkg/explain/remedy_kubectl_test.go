@@ -347,7 +347,9 @@ func (c call) rollout() error {
 	slices.SortFunc(sets, func(a, b *appsv1.ReplicaSet) int { return cmp.Compare(revisionOf(a), revisionOf(b)) })
 	target := sets[max(0, len(sets)-2)]
 	if len(c.words) > 4 {
-		at := slices.IndexFunc(sets, func(set *appsv1.ReplicaSet) bool { return c.words[4] == fmt.Sprintf("--to-revision=%d", revisionOf(set)) })
+		at := slices.IndexFunc(sets, func(set *appsv1.ReplicaSet) bool {
+			return c.words[4] == fmt.Sprintf("--to-revision=%d", revisionOf(set))
+		})
 		if at < 0 {
 			return fmt.Errorf("no revision %s", c.words[4])
 		}
