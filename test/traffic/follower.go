@@ -21,6 +21,7 @@ type follower struct {
 	client  *runtimeapi.Client
 	backend string
 	pods    func(context.Context) ([]corev1.Pod, error)
+	port    func() uint16
 	changed <-chan struct{}
 	failed  atomic.Pointer[error] // of the last round; nil before the first
 }
@@ -92,20 +93,28 @@ func (f *follower) follow(ctx context.Context) error {
 	wanted := map[string]netip.AddrPort{}
 	for i := range pods {
 		if address, err := netip.ParseAddr(pods[i].Status.PodIP); err == nil && ready(&pods[i]) {
-			wanted[pods[i].Name] = netip.AddrPortFrom(address, podPort)
+			wanted[serverOn(pods[i].Name, f.port())] = netip.AddrPortFrom(address, f.port())
 		}
 	}
 	var errs []error
+	for name, address := range wanted {
+		server, there := servers[name]
+		errs = append(errs, f.putIn(ctx, name, address, there && server.Serves(), there))
+	}
 	for name, server := range servers {
 		if _, ok := wanted[name]; !ok {
 			errs = append(errs, f.takeOut(ctx, server))
 		}
 	}
-	for name, address := range wanted {
-		server, there := servers[name]
-		errs = append(errs, f.putIn(ctx, name, address, there && server.Serves(), there))
-	}
 	return errors.Join(errs...)
+}
+
+// serverOn returns the name of the server of a pod on a port.
+func serverOn(pod string, port uint16) string {
+	if port == podPort {
+		return pod
+	}
+	return fmt.Sprintf("%s-%d", pod, port)
 }
 
 func (f *follower) takeOut(ctx context.Context, server runtimeapi.Server) error {

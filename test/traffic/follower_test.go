@@ -27,10 +27,12 @@ func TestFollowerKeepsTheServersThatAreReady(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = balancer.Close() })
 	var pods []corev1.Pod
+	port := uint16(podPort)
 	f := &follower{
 		client:  runtimeapi.New(runtimeapi.Endpoint{Network: "unix", Address: balancer.Socket()}, 0),
 		backend: balancer.Backend(),
 		pods:    func(context.Context) ([]corev1.Pod, error) { return pods, nil },
+		port:    func() uint16 { return port },
 	}
 	serving := func(rounds int, want map[string]bool) {
 		t.Helper()
@@ -61,4 +63,7 @@ func TestFollowerKeepsTheServersThatAreReady(t *testing.T) {
 	serving(1, map[string]bool{"web-1": true, "web-2": true})
 	pods[0].DeletionTimestamp = nil
 	serving(1, map[string]bool{"web-0": true, "web-1": true, "web-2": true})
+	port = otherPort
+	serving(1, map[string]bool{"web-0": false, "web-1": false, "web-2": false, "web-0-8081": true, "web-1-8081": true, "web-2-8081": true})
+	serving(1, map[string]bool{"web-0-8081": true, "web-1-8081": true, "web-2-8081": true})
 }

@@ -40,7 +40,8 @@ type harness struct {
 	out        io.Writer
 	admin      client.Client
 	pods       cache.Cache
-	podServers *servers.Set
+	podServers *servers.Set // on podPort
+	others     *servers.Set // on otherPort
 	log        *load.Log
 	file       *os.File
 	changed    chan struct{} // a pod has changed; a send never blocks
@@ -62,14 +63,14 @@ func newHarness(ctx context.Context, s *stage.Stage, o options, out io.Writer) (
 	}
 	w := &harness{
 		stage: s, options: o, out: out, admin: admin, pods: pods, podServers: servers.New(podPort, logr.Discard()),
-		log: load.NewLog(file), file: file, changed: make(chan struct{}, 1),
+		others: servers.New(otherPort, logr.Discard()), log: load.NewLog(file), file: file, changed: make(chan struct{}, 1),
 	}
 	go pods.Start(ctx) //nolint:errcheck // it ends with ctx; a failing watch shows as a timeout of a step
 	informer, err := pods.GetInformer(ctx, &corev1.Pod{})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("watching pods: %w", err), w.close())
 	}
-	for _, handler := range []toolscache.ResourceEventHandler{w.podServers.Handler(), w.notifier()} {
+	for _, handler := range []toolscache.ResourceEventHandler{w.podServers.Handler(), w.others.Handler(), w.notifier()} {
 		if _, err := informer.AddEventHandler(handler); err != nil {
 			return nil, errors.Join(fmt.Errorf("watching pods: %w", err), w.close())
 		}
@@ -91,7 +92,8 @@ func (w *harness) notifier() toolscache.ResourceEventHandler {
 
 func (w *harness) close() error {
 	w.podServers.Close()
-	return errors.Join(w.podServers.Err(), w.log.Close(), w.file.Close())
+	w.others.Close()
+	return errors.Join(w.podServers.Err(), w.others.Err(), w.log.Close(), w.file.Close())
 }
 
 // podsOf returns the pods of a namespace, including terminating pods, from the cache.

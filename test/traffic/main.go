@@ -35,6 +35,7 @@ and without. Run it with "make traffic".
   statefulset  rolling restart of a StatefulSet of 8 pods
   daemonset    rolling restart of a DaemonSet on 4 nodes
   podoperation a PodOperation restarts 20 pods of a Deployment in place
+  port         the Service of 20 pods gets another target port
 
 Without PodOps a controller adds pods to the load balancer when they are ready, and drains
 them when they are not, as fast as it can.

@@ -15,8 +15,8 @@ const (
 )
 
 const (
-	// podPort is the port that every pod's server listens on.
-	podPort = 8080
+	// podPort and otherPort are the ports that every pod's servers listen on. Requests go to the first one at first.
+	podPort, otherPort = 8080, 8081
 
 	// maxUnavailable is the bound of both sides: without PodOps the Deployment and the
 	// operation controller respect it, with PodOps the rule enforces it.

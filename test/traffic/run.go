@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,6 +54,7 @@ type scenarioRun struct {
 	first     []types.UID // of the pods before the operation
 	drained   []string    // nodes
 	peak      peak
+	moved     atomic.Bool // to otherPort
 
 	following *following // without PodOps
 }
@@ -106,6 +108,14 @@ func (w *harness) play(ctx context.Context, s scenario, on side) (r result, err 
 	return r, g.checkOrder()
 }
 
+// port returns the port that requests go to.
+func (g *scenarioRun) port() uint16 {
+	if g.moved.Load() {
+		return otherPort
+	}
+	return podPort
+}
+
 // remember records the labels that PodOps sets on the pods of this run.
 func (g *scenarioRun) remember(ctx context.Context) error {
 	informer, err := g.harness.pods.GetInformer(ctx, &corev1.Pod{})
@@ -150,6 +160,8 @@ func (g *scenarioRun) checkOrder() error {
 	switch {
 	case len(found.violations) > 0:
 		return fmt.Errorf("%w: %s", errOrder, strings.Join(found.violations, "; "))
+	case g.scenario.noOperation:
+		return nil
 	case found.operate == 0 || g.scenario.comes && found.available == 0:
 		return fmt.Errorf("%w: no pod was observed, so the order is not proved", errOrder)
 	default:
@@ -212,7 +224,7 @@ func (g *scenarioRun) measure(ctx context.Context) (*load.Report, time.Duration,
 	if err := requests(max(g.harness.options.requests, l.Report().Requests+around)); err != nil {
 		return nil, 0, err
 	}
-	return l.Stop(), took, g.harness.podServers.Err()
+	return l.Stop(), took, errors.Join(g.harness.podServers.Err(), g.harness.others.Err())
 }
 
 // settled waits until exactly count pods exist, all of them are ready, the load balancer
@@ -238,7 +250,7 @@ func (g *scenarioRun) settled(ctx context.Context, count int, done func(*scenari
 		}
 		balanced := 0
 		for _, server := range servers {
-			if server.Serves() {
+			if server.Serves() && server.Address.Port() == g.port() {
 				balanced++
 			}
 		}
@@ -265,7 +277,7 @@ func (g *scenarioRun) follow() {
 	}
 	g.following = start(&follower{
 		client:  runtimeapi.New(runtimeapi.Endpoint{Network: "unix", Address: g.socket}, 0),
-		backend: g.balancer.Backend(), changed: g.harness.changed,
+		backend: g.balancer.Backend(), changed: g.harness.changed, port: g.port,
 		pods: func(ctx context.Context) ([]corev1.Pod, error) { return g.harness.podsOf(ctx, g.namespace) },
 	})
 }

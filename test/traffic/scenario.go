@@ -41,6 +41,9 @@ type scenario struct {
 	// comes is true when pods become available while it runs, not only operable.
 	comes bool
 
+	// noOperation is true when it operates on no pod.
+	noOperation bool
+
 	act func(ctx context.Context, g *scenarioRun) error
 	// done reports whether it has reached its end, besides that all pods are ready.
 	done func(g *scenarioRun, pods []corev1.Pod) (bool, string)
@@ -75,7 +78,17 @@ func scenarios() []scenario {
 			name: "podoperation", title: "a PodOperation restarts 20 pods of a Deployment in place", replicas: many, remaining: many,
 			comes: true, act: podOperation, done: restarted,
 		},
+		{name: "port", title: "the Service of 20 pods gets another target port", replicas: many, remaining: many, noOperation: true, act: changePort, done: always},
 	}
+}
+
+// changePort sends the requests of all pods to their other port.
+func changePort(ctx context.Context, g *scenarioRun) error {
+	g.moved.Store(true)
+	if g.side == withoutPodOps {
+		return nil // the follower reads the port
+	}
+	return g.kubectl(ctx, "patch", "service", "web", "--patch", fmt.Sprintf(`{"spec":{"ports":[{"port":80,"targetPort":%d}]}}`, otherPort))
 }
 
 func restart(ctx context.Context, g *scenarioRun) error {
