@@ -22,6 +22,9 @@ const (
 	// in progress and after it has failed.
 	ConditionUpgraded = "Upgraded"
 
+	// ConditionSchemaMigrated is True when the store has the schema of spec.schemaVersion or a later one; absent while both are 0.
+	ConditionSchemaMigrated = "SchemaMigrated"
+
 	// ConditionBackedUp reports the backup of a KVStoreCluster that is being deleted; absent
 	// otherwise. Once it is True, the deletion of the data begins.
 	ConditionBackedUp = "BackedUp"
@@ -50,6 +53,12 @@ const (
 
 	// ReasonCheckingHealth means that the Job of a health check runs.
 	ReasonCheckingHealth = "CheckingHealth"
+
+	// ReasonMigratingSchema means that a Job migrates the schema, or waits for a healthy member of the store.
+	ReasonMigratingSchema = "MigratingSchema"
+
+	// ReasonMigrationFailing means that the migration has failed. It is repeated, and no pod is replaced before it succeeds.
+	ReasonMigrationFailing = "MigrationFailing"
 
 	// ReasonScalingIn means that a pod is being removed.
 	ReasonScalingIn = "ScalingIn"

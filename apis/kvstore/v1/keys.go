@@ -28,7 +28,7 @@ const (
 	InstanceLabelKey = "app.kubernetes.io/instance"
 
 	// ComponentLabelKey separates the pods of the store from the pods of Jobs. Its values
-	// are ComponentMember, ComponentHealthCheck and ComponentBackup.
+	// are ComponentMember, ComponentHealthCheck, ComponentBackup and ComponentMigration.
 	ComponentLabelKey = "app.kubernetes.io/component"
 )
 
@@ -37,4 +37,5 @@ const (
 	ComponentMember      = "member"
 	ComponentHealthCheck = "health-check"
 	ComponentBackup      = "backup"
+	ComponentMigration   = "migration"
 )

@@ -36,6 +36,13 @@ type KVStoreClusterSpec struct {
 	// +kubebuilder:validation:Maximum=9
 	Replicas int32 `json:"replicas"`
 
+	// schemaVersion is the version of the schema that the version needs. While it is higher than status.schemaVersion, a Job on the
+	// image of that version migrates the store, before any pod is replaced. Migrations go forward only: earlier versions of the
+	// application must be able to read what a migration writes, since they run until they are replaced, and after a rollback.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	SchemaVersion int32 `json:"schemaVersion,omitempty"`
+
 	// backupBeforeScaleIn has a Job write a backup before the first pod of a scale-in is removed. The scale-in waits until
 	// it has succeeded.
 	// +optional
@@ -79,7 +86,7 @@ const (
 	// PhaseReady means that no upgrade is in progress. Conditions report replicas that are not ready.
 	PhaseReady ClusterPhase = "Ready"
 
-	// PhaseUpgrading lasts until every pod has the new version, or the old version again.
+	// PhaseUpgrading lasts until every pod has the new version, or the old version again. It begins with the migration of the schema.
 	PhaseUpgrading ClusterPhase = "Upgrading"
 
 	// PhaseFailed means that the last upgrade was rolled back: every pod has the old version.
@@ -184,6 +191,10 @@ type KVStoreClusterStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	CurrentVersion string `json:"currentVersion,omitempty"`
+
+	// schemaVersion is the version of the schema that the store was last migrated to.
+	// +optional
+	SchemaVersion int32 `json:"schemaVersion,omitempty"`
 
 	// backupFailures is how many backups have failed while the cluster is being deleted. The name of the
 	// Job of the next backup ends in it.

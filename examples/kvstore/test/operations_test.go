@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -112,6 +113,38 @@ func TestBackupAndRestore(t *testing.T) {
 	entry, err := restored.client.Get(t.Context(), restored.members[0].address, "k/1")
 	if err != nil || string(entry.Value) != "new" {
 		t.Errorf("after a restart: %q, %v; want the value written after the restore", entry.Value, err)
+	}
+}
+
+// TestMigrate migrates a store twice at once, and again.
+func TestMigrate(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 20)
+	c.up(3, "1.0")
+	for key, value := range map[string]string{"user:ann": "1", "user:bob": "2", "users/bob": "new", "other": "3"} {
+		if _, err := c.client.Write(t.Context(), c.members[1].address, machine.Command{Op: machine.Put, Key: key, Value: []byte(value)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := c.kvstore("migrate", "--url", "http://kv:8080", "--to", "2"); err == nil || !strings.Contains(out, "--to is from 1 to 1: version ") {
+		t.Errorf("a schema that the version does not know: %v\n%s", err, out)
+	}
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() {
+			if out, err := c.kvstore("migrate", "--url", "http://kv:8080", "--to", "1"); err != nil || !strings.Contains(out, "the schema has version 1\n") {
+				t.Errorf("beside another migration: %v\n%s", err, out)
+			}
+		})
+	}
+	both.Wait()
+	if out, err := c.kvstore("migrate", "--url", "http://kv:8080", "--to", "1"); err != nil || out != "the schema has version 1\n" {
+		t.Errorf("again: %v\n%s", err, out)
+	}
+	for key, value := range map[string]string{"users/ann": "1", "users/bob": "new", "user:ann": "1", "user:bob": "2", "kvstore/schema": "1"} {
+		if entry, err := c.client.Get(t.Context(), c.members[2].address, key); err != nil || string(entry.Value) != value {
+			t.Errorf("%s: %q, %v; want %q", key, entry.Value, err, value)
+		}
 	}
 }
 

@@ -40,10 +40,11 @@ const (
 
 // Bounds of Jobs.
 const (
-	checkSeconds    = 300       // how long a health check may take
-	checkTries      = 1         // how often it is repeated by the Job
-	backupSeconds   = 3600      // how long a backup may take
-	checkTTLSeconds = 24 * 3600 // how long the Job of a check remains
+	checkSeconds     = 300       // how long a health check may take
+	checkTries       = 1         // how often it is repeated by the Job
+	backupSeconds    = 3600      // how long a backup may take
+	migrationSeconds = 3600      // how long a migration may take
+	checkTTLSeconds  = 24 * 3600 // how long the Job of a check remains
 )
 
 // nonRoot is the user of the processes.
@@ -303,12 +304,7 @@ func (p *planner) backupJob(name string) *batchv1.Job {
 	if p.settings.BackupTarget != "" {
 		args = append(args, "--to", p.settings.BackupTarget+"/"+p.identity())
 	}
-	for _, ordinal := range p.ordinals() {
-		if m := p.Members[ordinal]; m.healthy() {
-			args = append(args, "--from", clientURL(m.Pod))
-			break
-		}
-	}
+	args = append(args, p.fromHealthyMember("--from")...)
 	version := p.status.CurrentVersion
 	if version == "" {
 		version = p.Cluster.Spec.Version
@@ -316,6 +312,16 @@ func (p *planner) backupJob(name string) *batchv1.Job {
 	job := p.job(name, kvstorev1.ComponentBackup, p.container(version, args...))
 	job.Spec.BackoffLimit, job.Spec.ActiveDeadlineSeconds = ptr.To(int32(0)), ptr.To(int64(backupSeconds))
 	return job
+}
+
+// fromHealthyMember returns a flag with the address of a healthy member; nil without one.
+func (p *planner) fromHealthyMember(flag string) []string {
+	for _, ordinal := range p.ordinals() {
+		if m := p.Members[ordinal]; m.healthy() {
+			return []string{flag, clientURL(m.Pod)}
+		}
+	}
+	return nil
 }
 
 func (p *planner) job(name, component string, container corev1.Container) *batchv1.Job {

@@ -94,6 +94,9 @@ type planner struct {
 	// progress is the operation in progress, and its present step; empty without an operation.
 	progress progress
 
+	// migration is the present step of a migration; empty without one.
+	migration progress
+
 	// target is the pod that is operated on, and its operation: its lifecycle is not undone.
 	target    int32
 	operation Operation

@@ -267,11 +267,7 @@ func TestAScaleInBeginsWithItsBackup(t *testing.T) {
 	w := created(t, 3, kvstorev1.CanaryUpgradeStrategy)
 	w.backupDown = true
 	w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.Replicas, s.BackupBeforeScaleIn = 1, true })
-	for range 200 {
-		w.operate(1000)
-		w.controllers()
-		w.now = w.now.Add(time.Second)
-	}
+	w.rounds(200)
 	why := meta.FindStatusCondition(w.cluster.Status.Conditions, kvstorev1.ConditionReconciling)
 	if len(w.pods) != 3 || w.offTraffic() || !strings.HasPrefix(why.Message, "the backup before the scale-in has failed: Job db-scale-in-2: ") {
 		t.Errorf("%d pods, off traffic %t, %+v", len(w.pods), w.offTraffic(), why)
@@ -287,6 +283,71 @@ func TestAScaleInBeginsWithItsBackup(t *testing.T) {
 	w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.Replicas = 2 })
 	if !w.settle() || len(w.pods) != 2 || len(w.jobs) != 2 {
 		t.Errorf("%d pods, %d Jobs, want a backup for each scale-in", len(w.pods), len(w.jobs))
+	}
+}
+
+// rounds runs everything for some seconds.
+func (w *simulation) rounds(n int) {
+	for range n {
+		w.operate(1000)
+		w.controllers()
+		w.now = w.now.Add(time.Second)
+	}
+}
+
+func TestAnUpgradeBeginsWithItsMigration(t *testing.T) {
+	w := created(t, 3, kvstorev1.CanaryUpgradeStrategy)
+	w.migrationFails = true
+	w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.Version, s.SchemaVersion = better, 2 })
+	w.rounds(200)
+	migrated := meta.FindStatusCondition(w.cluster.Status.Conditions, kvstorev1.ConditionSchemaMigrated)
+	if w.offTraffic() || w.cluster.Status.Phase != kvstorev1.PhaseUpgrading || migrated.Reason != kvstorev1.ReasonMigrationFailing ||
+		!strings.HasPrefix(migrated.Message, "the migration of the schema to version 2 has failed: Job db-migrate-2: ") {
+		t.Errorf("off traffic %t, phase %s, %+v", w.offTraffic(), w.cluster.Status.Phase, migrated)
+	}
+	if diff := cmp.Diff([]string{good}, w.versions()); diff != "" {
+		t.Errorf("versions before the migration (-want +got):\n%s", diff)
+	}
+	w.migrationFails = false
+	if !w.settle() || w.cluster.Status.CurrentVersion != better || w.cluster.Status.SchemaVersion != 2 || len(w.violations) > 0 ||
+		!meta.IsStatusConditionTrue(w.cluster.Status.Conditions, kvstorev1.ConditionSchemaMigrated) {
+		t.Errorf("%+v, %v", w.cluster.Status, w.violations)
+	}
+}
+
+// TestAMigrationIsWithdrawn edits the spec while a Job runs.
+func TestAMigrationIsWithdrawn(t *testing.T) {
+	w := created(t, 3, kvstorev1.CanaryUpgradeStrategy)
+	w.migrationHang = true
+	w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.SchemaVersion = 1 })
+	w.rounds(5)
+	if w.jobs["db-migrate-2"] == nil || meta.IsStatusConditionTrue(w.cluster.Status.Conditions, kvstorev1.ConditionReady) {
+		t.Fatalf("Jobs %v, %+v", w.jobs, w.cluster.Status)
+	}
+	w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.SchemaVersion = 2 })
+	w.rounds(5)
+	if w.jobs["db-migrate-2"] != nil || w.jobs["db-migrate-3"] == nil {
+		t.Errorf("Jobs %v, want one for the new spec", w.jobs)
+	}
+	w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.SchemaVersion = 0 })
+	if !w.settle() || len(w.jobs) > 0 || w.cluster.Status.SchemaVersion != 0 || w.cluster.Status.Phase != kvstorev1.PhaseReady || len(w.violations) > 0 {
+		t.Errorf("Jobs %v, %+v, %v", w.jobs, w.cluster.Status, w.violations)
+	}
+}
+
+func TestAVersionThatFailedMigratesNothing(t *testing.T) {
+	w := created(t, 3, kvstorev1.CanaryUpgradeStrategy)
+	w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.Version, s.SchemaVersion = sick, 1 })
+	if !w.settle() || w.cluster.Status.Phase != kvstorev1.PhaseFailed || w.schema != 1 {
+		t.Fatalf("schema %d, %+v", w.schema, w.cluster.Status)
+	}
+	w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.SchemaVersion = 2 })
+	if !w.settle() || w.schema != 1 {
+		t.Errorf("schema %d by the version that was rolled back", w.schema)
+	}
+	w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.Version = better })
+	if !w.settle() || w.schema != 2 || w.cluster.Status.CurrentVersion != better || len(w.violations) > 0 {
+		t.Errorf("schema %d, %+v, %v", w.schema, w.cluster.Status, w.violations)
 	}
 }
 
@@ -391,6 +452,10 @@ func TestAnyScheduleEndsAsSpecified(t *testing.T) {
 				replicas := rapid.Int32Range(1, 5).Draw(t, "replicas")
 				w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.Replicas = replicas })
 			},
+			"schema": func(t *rapid.T) {
+				schema := rapid.Int32Range(0, 3).Draw(t, "schema")
+				w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.SchemaVersion = schema })
+			},
 			"drift": func(t *rapid.T) {
 				if w.set != nil {
 					w.set = w.set.DeepCopy()
@@ -437,6 +502,9 @@ func (w *simulation) checkEnd(t *rapid.T) {
 		}
 	default:
 		t.Fatalf("ends in phase %s: %+v", status.Phase, status)
+	}
+	if status.SchemaVersion > w.schema || status.Phase == kvstorev1.PhaseReady && w.schema < spec.SchemaVersion {
+		t.Fatalf("the schema has version %d, want %d: %+v", w.schema, spec.SchemaVersion, status)
 	}
 	if diff := cmp.Diff([]string{status.CurrentVersion}, w.versions()); diff != "" {
 		t.Fatalf("versions (-want +got):\n%s", diff)

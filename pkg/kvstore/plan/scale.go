@@ -5,13 +5,14 @@ import (
 	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/utils/ptr"
 
 	kvstorev1 "github.com/podops-dev/podops/apis/kvstore/v1"
 )
 
-// scaleInBackupDelay is the time after which a backup before a scale-in that failed is repeated.
-const scaleInBackupDelay = time.Minute
+// retryDelay is the time after which a Job that failed is repeated, where a step waits for it.
+const retryDelay = time.Minute
 
 // replicas returns the number of replicas of the StatefulSet. It rises at once. It falls by one pod at a
 // time: PodOps allows its removal, it does not lead, and the store has removed it from its members.
@@ -82,11 +83,7 @@ func (p *planner) isBackedUpForScaleIn() bool {
 		return true
 	case exists && result == jobFailed:
 		p.progress = progress{kvstorev1.ReasonBackupFailing, fmt.Sprintf("the backup before the scale-in has failed: Job %s: %s", name, message)}
-		if left := scaleInBackupDelay - p.now.Sub(finishedAt(job)); left > 0 {
-			p.wake(left)
-		} else if job.DeletionTimestamp == nil {
-			p.decision.DeleteJobs = append(p.decision.DeleteJobs, job)
-		}
+		p.retry(job)
 	case !exists && !p.hasHealthyMember():
 		p.progress = progress{kvstorev1.ReasonWaitingForReplicas, "the backup before the scale-in waits for a member of the store that is healthy"}
 	case !exists:
@@ -94,6 +91,15 @@ func (p *planner) isBackedUpForScaleIn() bool {
 		p.decision.CreateJob.Spec.TTLSecondsAfterFinished = ptr.To(int32(checkTTLSeconds))
 	}
 	return false
+}
+
+// retry deletes a Job that failed once its delay has passed, so that it is created again.
+func (p *planner) retry(job *batchv1.Job) {
+	if left := retryDelay - p.now.Sub(finishedAt(job)); left > 0 {
+		p.wake(left)
+	} else if job.DeletionTimestamp == nil {
+		p.decision.DeleteJobs = append(p.decision.DeleteJobs, job)
+	}
 }
 
 // dropMember removes from the store a member beyond the replicas that has no pod: a pod that joins the store after the

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -75,8 +76,12 @@ type simulation struct {
 	current string
 
 	backupDown bool
-	gone       bool
-	writes     int
+
+	// schema is the version of the schema that the store has. Migrations fail, or hang.
+	schema                        int32
+	migrationFails, migrationHang bool
+	gone                          bool
+	writes                        int
 
 	// violations are broken properties.
 	violations []string
@@ -178,7 +183,13 @@ func (w *simulation) operate(limit int) int {
 	write(d.KeepDependents, func() {
 		w.cluster.Finalizers = slices.DeleteFunc(w.cluster.Finalizers, func(name string) bool { return name == metav1.FinalizerDeleteDependents })
 	})
-	write(!statusEqual(d.Status, s.Cluster.Status), func() { w.cluster.Status = *d.Status.DeepCopy() })
+	write(!statusEqual(d.Status, s.Cluster.Status), func() {
+		begins := d.Status.Upgrade != nil && (s.Cluster.Status.Upgrade == nil || s.Cluster.Status.Upgrade.ToVersion != d.Status.Upgrade.ToVersion)
+		if d.Status.SchemaVersion > w.schema || begins && w.schema < w.cluster.Spec.SchemaVersion {
+			w.violated("the schema has version %d: %+v", w.schema, d.Status)
+		}
+		w.cluster.Status = *d.Status.DeepCopy()
+	})
 	for _, undo := range d.Undo {
 		write(true, func() { w.end(undo) })
 	}
@@ -204,7 +215,14 @@ func (w *simulation) operate(limit int) int {
 		ordinal, _ := plan.Ordinal("db", d.DeletePod.Name)
 		w.remove(ordinal, d.DeletePod.UID)
 	})
-	write(d.CreateJob != nil, func() { w.jobs[d.CreateJob.Name] = d.CreateJob.DeepCopy() })
+	write(d.CreateJob != nil, func() {
+		for name, job := range w.jobs {
+			if isMigration(d.CreateJob) && isMigration(job) && len(job.Status.Conditions) == 0 {
+				w.violated("%s begins while %s runs", d.CreateJob.Name, name)
+			}
+		}
+		w.jobs[d.CreateJob.Name] = d.CreateJob.DeepCopy()
+	})
 	for _, job := range d.DeleteJobs {
 		write(true, func() { delete(w.jobs, job.Name) })
 	}
@@ -377,21 +395,38 @@ func (w *simulation) statefulSets() {
 	}
 }
 
+func isMigration(job *batchv1.Job) bool {
+	return job.Labels[kvstorev1.ComponentLabelKey] == kvstorev1.ComponentMigration
+}
+
 func (w *simulation) runJobs() {
 	for name, job := range w.jobs {
-		if len(job.Status.Conditions) > 0 {
+		if len(job.Status.Conditions) > 0 || isMigration(job) && w.migrationHang {
 			continue
 		}
 		job = job.DeepCopy()
 		kind := batchv1.JobComplete
 		component := job.Labels[kvstorev1.ComponentLabelKey]
 		version := job.Spec.Template.Spec.Containers[0].Image[len("my-repo/kvstore:"):]
-		if component == kvstorev1.ComponentHealthCheck && version == sick || component == kvstorev1.ComponentBackup && w.backupDown {
+		if component == kvstorev1.ComponentHealthCheck && version == sick || component == kvstorev1.ComponentBackup && w.backupDown ||
+			isMigration(job) && w.migrationFails {
 			kind = batchv1.JobFailed
+		} else if isMigration(job) {
+			w.migrate(job)
 		}
 		job.Status.Conditions = []batchv1.JobCondition{{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(w.now)}}
 		w.jobs[name] = job
 	}
+}
+
+// migrate is the end of a Job that migrates the store.
+func (w *simulation) migrate(job *batchv1.Job) {
+	args := job.Spec.Template.Spec.Containers[0].Args
+	to, err := strconv.Atoi(args[2])
+	if err != nil || args[0] != "migrate" || args[1] != "--to" || args[3] != "--url" {
+		w.violated("a migration with the arguments %q", args)
+	}
+	w.schema = max(w.schema, int32(to))
 }
 
 // elect makes the first healthy pod the leader if no pod leads. The operator observes a store from its first pod on.

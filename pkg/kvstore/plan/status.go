@@ -14,6 +14,9 @@ import (
 func (p *planner) report() {
 	if p.Failure != "" {
 		p.progress = progress{kvstorev1.ReasonStepFailed, p.Failure}
+		if p.migration.reason != "" {
+			p.migration = p.progress
+		}
 		if p.Cluster.DeletionTimestamp != nil && !p.isBackedUp() {
 			p.backingUp(kvstorev1.ReasonStepFailed, p.Failure)
 		}
@@ -28,6 +31,7 @@ func (p *planner) report() {
 	p.status.Phase = p.phase()
 	p.reportAvailable()
 	p.reportUpgraded()
+	p.reportSchema()
 	p.reportReady()
 }
 
@@ -35,7 +39,7 @@ func (p *planner) phase() kvstorev1.ClusterPhase {
 	switch {
 	case p.Cluster.DeletionTimestamp != nil:
 		return kvstorev1.PhaseTerminating
-	case p.upgrading():
+	case p.upgrading(), p.migration.reason != "" && p.status.CurrentVersion != p.Cluster.Spec.Version:
 		return kvstorev1.PhaseUpgrading
 	case p.status.Upgrade != nil:
 		return kvstorev1.PhaseFailed

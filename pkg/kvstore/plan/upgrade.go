@@ -25,7 +25,7 @@ func (p *planner) upgrading() bool {
 
 // advance takes an upgrade one step further, or begins it.
 func (p *planner) advance() {
-	if !p.upgrading() {
+	if !p.upgrading() && p.migrate() {
 		p.begin()
 	}
 	if !p.upgrading() {

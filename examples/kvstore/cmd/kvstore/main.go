@@ -18,6 +18,7 @@ const usage = `usage: kvstore COMMAND [FLAGS]
 
   serve     run a member
   check     exit with 0 when a member is healthy
+  migrate   migrate the keys to a version of the schema
   backup    write a consistent backup to a file, or to a URL with PUT
   version   print the version
 
@@ -58,6 +59,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return serve(ctx, args[1:], stderr)
 	case "check":
 		return check(ctx, args[1:], stdout, stderr)
+	case "migrate":
+		return migrate(ctx, args[1:], stdout, stderr)
 	case "backup":
 		return backup(ctx, args[1:], stdout, stderr)
 	case "version":

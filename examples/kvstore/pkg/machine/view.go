@@ -72,24 +72,44 @@ var ErrDamaged = errors.New("the snapshot is damaged")
 // Inspect verifies the snapshot in the file at path, and returns its contents. It returns
 // ErrDamaged for a file with other bytes than View has written.
 func Inspect(path string) (Contents, error) {
+	var contents Contents
+	err := readSnapshot(path, func(t transaction) error {
+		contents = Contents{Usage: t.usage(), Applied: t.applied()}
+		return nil
+	})
+	return contents, err
+}
+
+// Keys returns the keys of the snapshot in the file at path, sorted. It returns ErrDamaged as Inspect does.
+func Keys(path string) ([]string, error) {
+	var keys []string
+	err := readSnapshot(path, func(t transaction) error {
+		return t.tx.Bucket(bucketKeys).ForEach(func(key, _ []byte) error {
+			keys = append(keys, string(key))
+			return nil
+		})
+	})
+	return keys, err
+}
+
+// readSnapshot verifies a snapshot, and reads it.
+func readSnapshot(path string, read func(transaction) error) error {
 	if _, err := verify(path); err != nil {
-		return Contents{}, err
+		return err
 	}
 	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: time.Second})
 	if err != nil {
-		return Contents{}, fmt.Errorf("%w: opening %s: %w", ErrDamaged, path, err)
+		return fmt.Errorf("%w: opening %s: %w", ErrDamaged, path, err)
 	}
-	var contents Contents
 	err = db.View(func(tx *bolt.Tx) error {
 		for _, name := range buckets() {
 			if tx.Bucket(name) == nil {
 				return fmt.Errorf("%w: no bucket %s", ErrDamaged, name)
 			}
 		}
-		contents = Contents{Usage: transaction{tx}.usage(), Applied: transaction{tx}.applied()}
-		return nil
+		return read(transaction{tx})
 	})
-	return contents, errors.Join(err, db.Close())
+	return errors.Join(err, db.Close())
 }
 
 // verify compares the sum at the end of a file with its other bytes, and returns their number.
