@@ -98,7 +98,7 @@ func parse(args []string, complaints io.Writer) (options, error) {
 	flags.StringVar(&o.cidr, "cidr", "127.65.0.0/16", "loopback addresses of the pods; not the addresses of another cluster on this machine")
 	flags.StringVar(&only, "only", "", "scenarios to run, separated by commas; empty: all")
 	flags.StringVar(&sides, "sides", "with,without", "with, without, or both: whether PodOps takes part")
-	flags.IntVar(&o.requests, "requests", 10_000, "requests that every run sends at least; 18 runs send 180,000")
+	flags.IntVar(&o.requests, "requests", 10_000, "requests that every run sends at least; 20 runs send 200,000")
 	flags.Float64Var(&o.rate, "rate", 250, "requests a second of each kind, with kept connections and without")
 	flags.IntVar(&o.workers, "workers", 32, "maximum number of open requests of each kind")
 	flags.Usage = func() {

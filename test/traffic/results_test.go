@@ -38,8 +38,11 @@ func TestVerdict(t *testing.T) {
 		"lost with, later": {
 			results: results{played("a", withPodOps, reported(10, 0), 10*time.Second), played("b", withPodOps, reported(10, 1), 10*time.Second)}, want: errLost,
 		},
-		"no request at all with":  {results: results{played("a", withPodOps, reported(0, 0), 10*time.Second)}, want: errLost},
-		"nothing lost without":    {results: results{played("a", withPodOps, reported(10, 0), 10*time.Second), played("a", withoutPodOps, reported(10, 0), 10*time.Second)}, want: errNothingLost},
+		"no request at all with": {results: results{played("a", withPodOps, reported(0, 0), 10*time.Second)}, want: errLost},
+		"nothing lost without":   {results: results{played("a", withPodOps, reported(10, 0), 10*time.Second), played("a", withoutPodOps, reported(10, 0), 10*time.Second)}, want: errNothingLost},
+		"nothing lost without an operation": {results: results{{
+			scenario: "port", side: withoutPodOps, noOperation: true, report: reported(10, 0), operation: time.Second,
+		}}},
 		"one side alone":          {results: results{played("a", withPodOps, reported(10, 0), 10*time.Second)}},
 		"lost in one run without": {results: results{played("a", withoutPodOps, reported(10, 0), 10*time.Second), played("b", withoutPodOps, reported(10, 1), 10*time.Second)}},
 		"twice as long when flaky": {results: results{
