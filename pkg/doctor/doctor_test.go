@@ -31,6 +31,7 @@ import (
 	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/doctor"
 	"github.com/podops-dev/podops/pkg/kubeversion"
+	"github.com/podops-dev/podops/pkg/resourceconsist"
 	"github.com/podops-dev/podops/test/builders"
 )
 
@@ -458,7 +459,11 @@ func podFaults() map[string]fault {
 		"an adapter has stopped":     {"adapter-not-running", func(_ *testing.T, s *doctor.Snapshot) { s.Adapters[0] = *adapter(metav1.ConditionFalse) }, "trafficadapter slb", "does not run"},
 		"an adapter is not used":     {"adapter-not-used", func(_ *testing.T, s *doctor.Snapshot) { s.Adapters[0] = *adapter(metav1.ConditionFalse) }, "trafficadapter slb", "not used"},
 		"a controller is gone":       {"finalizer-orphaned", withPod(pod("web-0").Finalizer(finalizer)), "pod default/web-0", finalizer},
-		"a Service is gone":          {"finalizer-orphaned", withPod(pod("web-0").Finalizer(finalizer).Expect("Service/default/gone", finalizer)), "pod default/web-0", finalizer},
+		"an adapter is retired": {"finalizer-orphaned", func(t *testing.T, s *doctor.Snapshot) {
+			withPod(pod("web-0").Finalizer(resourceconsist.GenerateLifecycleFinalizer("retired")).Terminating(now.Add(-time.Hour)))(t, s)
+			s.Services = append(s.Services, corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "retired"}})
+		}, "pod default/web-0", "has the finalizer of no adapter"},
+		"a Service is gone": {"finalizer-orphaned", withPod(pod("web-0").Finalizer(finalizer).Expect("Service/default/gone", finalizer)), "pod default/web-0", finalizer},
 		"traffic does not go off": {"traffic-off-long", withPod(old(old(pod("web-0").Preparing(id, "update").Finalizer(finalizer), appsv1alpha1.PrepareLabelPrefix), appsv1alpha1.PreparingLabelPrefix)),
 			"pod default/web-0", "45m"},
 		"traffic does not come on": {"traffic-on-long", withPod(builders.MakePod("web-0").Namespace(shop).Label("app", "web").Expect("Service/default/web", finalizer).ReadySince(ago).Condition(appsv1alpha1.ServiceReadyGate, true, "", ago)), "pod default/web-0", "traffic is on"},

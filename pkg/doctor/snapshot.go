@@ -127,8 +127,8 @@ type inspection struct {
 	// services by namespace and name.
 	services map[types.NamespacedName]*corev1.Service
 
-	// ofServices are the protection finalizers of Services, by namespace.
-	ofServices map[string]map[string]bool
+	// ofServices are the Services by namespace and protection finalizer.
+	ofServices map[string]map[string]*corev1.Service
 
 	// operations are the ids of the PodOperations.
 	operations map[string]bool
@@ -141,7 +141,7 @@ func newInspection(snapshot Snapshot, options Options, now time.Time) *inspectio
 	in := &inspection{
 		Snapshot: snapshot, now: now, long: options.Long,
 		pods: map[string][]*corev1.Pod{}, services: map[types.NamespacedName]*corev1.Service{},
-		ofServices: map[string]map[string]bool{}, operations: map[string]bool{}, inspected: map[string]bool{},
+		ofServices: map[string]map[string]*corev1.Service{}, operations: map[string]bool{}, inspected: map[string]bool{},
 	}
 	if in.long == 0 {
 		in.long = DefaultLong
@@ -153,9 +153,9 @@ func newInspection(snapshot Snapshot, options Options, now time.Time) *inspectio
 		service := &snapshot.Services[i]
 		in.services[types.NamespacedName{Namespace: service.Namespace, Name: service.Name}] = service
 		if in.ofServices[service.Namespace] == nil {
-			in.ofServices[service.Namespace] = map[string]bool{}
+			in.ofServices[service.Namespace] = map[string]*corev1.Service{}
 		}
-		in.ofServices[service.Namespace][resourceconsist.GenerateLifecycleFinalizer(service.Name)] = true
+		in.ofServices[service.Namespace][resourceconsist.GenerateLifecycleFinalizer(service.Name)] = service
 	}
 	for i := range snapshot.Operations {
 		in.operations[appsv1alpha1.PodOperationIDPrefix+string(snapshot.Operations[i].UID)] = true

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,6 +14,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/resourceconsist"
 	"github.com/podops-dev/podops/pkg/text"
 )
 
@@ -60,12 +62,15 @@ func (in *inspection) adapterNotUsed() []Finding {
 }
 
 // finalizerOrphaned finds protection finalizers that no controller removes: no Service has them, and no
-// employer that exists expects them.
+// employer that exists expects them, or the adapter of their Service was retired.
 func (in *inspection) finalizerOrphaned() []Finding {
 	return in.perOwner(func(pod *corev1.Pod) *Finding {
-		orphans := in.orphans(pod)
-		if len(orphans) == 0 {
+		orphans, retired := in.orphans(pod), in.retired(pod)
+		switch {
+		case len(orphans) == 0 && len(retired) == 0:
 			return nil
+		case len(orphans) == 0:
+			return &Finding{Level: LevelError, Remedy: unstick(pod), Text: "has the finalizer " + retired[0] + ": " + in.retiredText(pod, retired[0])}
 		}
 		finding := &Finding{
 			Level: LevelWarning, Remedy: unstick(pod),
@@ -84,8 +89,42 @@ func (in *inspection) finalizerOrphaned() []Finding {
 func (in *inspection) orphans(pod *corev1.Pod) []string {
 	facts := lifecycle.FactsOf(pod)
 	return slices.DeleteFunc(slices.Clone(pod.Finalizers), func(finalizer string) bool {
-		return !lifecycle.IsProtectionFinalizer(finalizer) || in.ofServices[pod.Namespace][finalizer] || in.expected(facts, finalizer)
+		return !lifecycle.IsProtectionFinalizer(finalizer) || in.ofServices[pod.Namespace][finalizer] != nil || in.expected(facts, finalizer)
 	})
+}
+
+// retiredAfter is for how long a pod waits before the adapter of a Service counts as retired: it may be about to begin.
+const retiredAfter = time.Minute
+
+// retired returns the protection finalizers that a pod waits for and that are of Services without the finalizer of an adapter.
+func (in *inspection) retired(pod *corev1.Pod) []string {
+	since, waits := waitsForOff(pod, lifecycle.FactsOf(pod))
+	if !waits || in.now.Sub(since) < retiredAfter {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(pod.Finalizers), func(finalizer string) bool {
+		service := in.ofServices[pod.Namespace][finalizer]
+		return service == nil || isAdapted(service)
+	})
+}
+
+func (in *inspection) retiredText(pod *corev1.Pod, finalizer string) string {
+	return fmt.Sprintf("Service %s, which it is of, has the finalizer of no adapter (%s...), as after an adapter was retired",
+		in.ofServices[pod.Namespace][finalizer].Name, resourceconsist.CleanFinalizerPrefix)
+}
+
+// isAdapted reports whether a Service has the finalizer by which an adapter keeps it until everything is removed from the provider.
+func isAdapted(service *corev1.Service) bool {
+	return slices.ContainsFunc(service.Finalizers, func(name string) bool { return strings.HasPrefix(name, resourceconsist.CleanFinalizerPrefix) })
+}
+
+// waitsForOff returns since when a pod waits until its traffic is off: it prepares or terminates.
+func waitsForOff(pod *corev1.Pod, facts lifecycle.PodFacts) (time.Time, bool) {
+	if facts.Terminating {
+		return pod.DeletionTimestamp.Time, true
+	}
+	pending, ok := lifecycle.PendingOf(facts)
+	return pending.Since, ok && pending.Reason == appsv1alpha1.ReasonPreparing && !pending.Since.IsZero()
 }
 
 // expected reports whether an employer expects a finalizer. An employer that is a Service must exist;

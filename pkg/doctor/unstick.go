@@ -1,7 +1,9 @@
 package doctor
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +12,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/podstate"
 )
 
 // Step is one change of a Plan.
@@ -31,6 +34,9 @@ type Plan struct {
 	// Labels are set, or removed where the value is nil.
 	Labels map[string]*string `json:"labels,omitempty"`
 
+	// Annotations are set, or removed where the value is nil.
+	Annotations map[string]*string `json:"annotations,omitempty"`
+
 	// Finalizers are removed.
 	Finalizers []string `json:"finalizers,omitempty"`
 
@@ -46,6 +52,7 @@ func Unstick(snapshot Snapshot, pod *corev1.Pod, options Options, now time.Time)
 	plan := Plan{Steps: []Step{}, Labels: map[string]*string{}}
 	facts := lifecycle.FactsOf(pod)
 	in.unstickFinalizers(&plan, pod, facts)
+	in.unstickExpected(&plan, pod, facts)
 	if pod.DeletionTimestamp == nil {
 		in.unstickOperations(&plan, pod, facts)
 	}
@@ -65,26 +72,52 @@ func (in *inspection) unstickFinalizers(plan *Plan, pod *corev1.Pod, facts lifec
 			Why:    "its controller no longer exists: no Service of the namespace has it, and no employer that exists expects it",
 		})
 	}
-	since := time.Time{}
-	if pending, ok := lifecycle.PendingOf(facts); ok && pending.Reason == appsv1alpha1.ReasonPreparing {
-		since = pending.Since
-	}
-	if facts.Terminating {
-		since = pod.DeletionTimestamp.Time
-	}
-	if since.IsZero() || in.now.Sub(since) < in.long {
-		return
-	}
+	since, waits := waitsForOff(pod, facts)
+	retired := in.retired(pod)
 	for _, finalizer := range pod.Finalizers {
-		if !lifecycle.IsProtectionFinalizer(finalizer) || slices.Contains(orphans, finalizer) {
+		isRetired := slices.Contains(retired, finalizer)
+		isLate := waits && in.now.Sub(since) >= in.long
+		if !lifecycle.IsProtectionFinalizer(finalizer) || slices.Contains(orphans, finalizer) || !isRetired && !isLate {
 			continue
+		}
+		why := fmt.Sprintf("its controller has not confirmed for %s that traffic is off", age(in.now, since))
+		if isRetired {
+			why = in.retiredText(pod, finalizer)
 		}
 		plan.Finalizers = append(plan.Finalizers, finalizer)
 		plan.Steps = append(plan.Steps, Step{
-			Change: "remove finalizer " + finalizer,
-			Why:    fmt.Sprintf("its controller has not confirmed for %s that traffic is off", age(in.now, since)),
-			Lost:   "the load balancer may still send requests to the pod, and they fail when it is operated on",
+			Change: "remove finalizer " + finalizer, Why: why,
+			Lost: "the load balancer may still send requests to the pod, and they fail when it is operated on",
 		})
+	}
+}
+
+// unstickExpected plans to drop Services of retired adapters from the annotation of expected finalizers, for which a new pod waits.
+func (in *inspection) unstickExpected(plan *Plan, pod *corev1.Pod, facts lifecycle.PodFacts) {
+	pending, ok := lifecycle.PendingOf(facts)
+	if !ok || pending.Reason != appsv1alpha1.ReasonCompleting || in.now.Sub(pending.Since) < retiredAfter {
+		return
+	}
+	left := maps.Clone(facts.Expected)
+	for _, employer := range slices.Sorted(maps.Keys(facts.Expected)) {
+		name, isService := podstate.ServiceOf(employer)
+		service := in.services[name]
+		if !isService || service == nil || isAdapted(service) || !slices.Contains(pending.Finalizers, facts.Expected[employer]) {
+			continue
+		}
+		delete(left, employer)
+		plan.Steps = append(plan.Steps, Step{
+			Change: fmt.Sprintf("remove %s from annotation %s", employer, appsv1alpha1.AvailableConditionsAnnotationKey),
+			Why:    in.retiredText(pod, facts.Expected[employer]),
+			Lost:   "the pod serves without waiting for this load balancer, which may not send requests to it",
+		})
+	}
+	switch text, err := json.Marshal(appsv1alpha1.AvailableConditions{ExpectedFinalizers: left}); {
+	case err != nil || len(left) == len(facts.Expected): // a map of strings is always encoded
+	case len(left) == 0:
+		plan.Annotations = map[string]*string{appsv1alpha1.AvailableConditionsAnnotationKey: nil}
+	default:
+		plan.Annotations = map[string]*string{appsv1alpha1.AvailableConditionsAnnotationKey: new(string(text))}
 	}
 }
 

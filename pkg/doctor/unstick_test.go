@@ -17,14 +17,16 @@ import (
 func TestUnstick(t *testing.T) {
 	const id, undo = "upgrade", appsv1alpha1.UndoOperationTypeLabelPrefix + "/"
 	ago := now.Add(-45 * time.Minute)
-	of := resourceconsist.GenerateLifecycleFinalizer("web")
+	of, ofRetired := resourceconsist.GenerateLifecycleFinalizer("web"), resourceconsist.GenerateLifecycleFinalizer("retired")
 	preparing := func(since time.Time) *builders.PodBuilder {
 		return pod("web-0").Preparing(id, "update").
 			Label(appsv1alpha1.PrepareLabelPrefix+"/"+id, builders.Stamp(since)).Label(appsv1alpha1.PreparingLabelPrefix+"/"+id, builders.Stamp(since))
 	}
+	ready := func(since time.Time) *builders.PodBuilder { return pod("web-0").Gate(true).ReadySince(since) }
 	for sentence, test := range map[string]struct {
 		pod        *builders.PodBuilder
 		labels     map[string]*string
+		annotation *string
 		finalizers []string
 		lost       bool
 		waits      string
@@ -35,8 +37,18 @@ func TestUnstick(t *testing.T) {
 			pod:   pod("web-0").Allowed(id, "update").Label(appsv1alpha1.OperateLabelPrefix+"/"+id, builders.Stamp(now)),
 			waits: "it is operated on: operation update of id upgrade",
 		},
-		"the finalizer of a controller that is gone is removed":    {pod: pod("web-0").Finalizer(finalizer), finalizers: []string{finalizer}},
-		"the finalizer of a Service stays":                         {pod: pod("web-0").Finalizer(of)},
+		"the finalizer of a controller that is gone is removed": {pod: pod("web-0").Finalizer(finalizer), finalizers: []string{finalizer}},
+		"the finalizer of a Service stays":                      {pod: pod("web-0").Finalizer(of)},
+		"the finalizer of a retired adapter is removed":         {pod: preparing(now.Add(-time.Minute)).Finalizer(ofRetired), finalizers: []string{ofRetired}, lost: true},
+		"an adapter may be about to begin":                      {pod: preparing(now).Finalizer(ofRetired), waits: "it waits for an unknown owner to take finalizer " + ofRetired + " off (annotation " + appsv1alpha1.AvailableConditionsAnnotationKey + " does not name it)"},
+		"a pod that expects a retired adapter serves without it": {
+			pod:        ready(now.Add(-time.Minute)).Expect("Service/"+shop+"/web", of).Expect("Service/"+shop+"/retired", ofRetired).Finalizer(of),
+			annotation: new(`{"expectedFinalizers":{"Service/` + shop + `/web":"` + of + `"}}`), lost: true,
+		},
+		"a pod that expects an adapter waits for it": {
+			pod:   ready(now.Add(-time.Minute)).Expect("Service/"+shop+"/web", of),
+			waits: "it waits for Service/" + shop + "/web to confirm that traffic is on (finalizer " + of + " is missing)",
+		},
 		"the finalizer of a Service that lags for long is removed": {pod: preparing(ago).Finalizer(of), finalizers: []string{of}, lost: true},
 		"a foreign finalizer stays":                                {pod: pod("web-0").Finalizer("example.com/x").Terminating(ago)},
 		"a terminating pod waits for a while":                      {pod: pod("web-0").Finalizer(of).Terminating(now)},
@@ -58,21 +70,31 @@ func TestUnstick(t *testing.T) {
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			snapshot := doctor.Snapshot{Services: []corev1.Service{{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "web"}}}}
+			snapshot := doctor.Snapshot{Services: []corev1.Service{
+				{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "web", Finalizers: []string{resourceconsist.CleanFinalizer("web")}}},
+				{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "retired"}},
+			}}
+			var annotations map[string]*string
 			before := test.pod.Obj()
+			if _, expects := before.Annotations[appsv1alpha1.AvailableConditionsAnnotationKey]; expects {
+				delete(before.Labels, appsv1alpha1.ServiceAvailableLabelKey)
+			}
 			stuck := before.DeepCopy()
 			plan := doctor.Unstick(snapshot, stuck, doctor.Options{}, now)
 			if test.labels == nil {
 				test.labels = map[string]*string{}
 			}
-			got := doctor.Plan{Labels: plan.Labels, Finalizers: plan.Finalizers, Waits: plan.Waits}
-			if diff := cmp.Diff(doctor.Plan{Labels: test.labels, Finalizers: test.finalizers, Waits: test.waits}, got); diff != "" {
+			if test.annotation != nil {
+				annotations = map[string]*string{appsv1alpha1.AvailableConditionsAnnotationKey: test.annotation}
+			}
+			got := doctor.Plan{Annotations: plan.Annotations, Labels: plan.Labels, Finalizers: plan.Finalizers, Waits: plan.Waits}
+			if diff := cmp.Diff(doctor.Plan{Annotations: annotations, Labels: test.labels, Finalizers: test.finalizers, Waits: test.waits}, got); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(before, stuck); diff != "" {
 				t.Errorf("Unstick modified the pod (-before +after):\n%s", diff)
 			}
-			if want := len(test.labels) + len(test.finalizers); len(plan.Steps) != want {
+			if want := len(test.labels) + len(test.finalizers) + len(annotations); len(plan.Steps) != want {
 				t.Errorf("%d steps, want %d: %+v", len(plan.Steps), want, plan.Steps)
 			}
 			for _, step := range plan.Steps {

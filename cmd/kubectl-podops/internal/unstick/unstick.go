@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"io"
 	"slices"
 	"strings"
@@ -195,10 +196,9 @@ func patchOf(pod *corev1.Pod, plan doctor.Plan, unstuck appsv1alpha1.Unstuck) ([
 	if err != nil {
 		return nil, fmt.Errorf("encoding the annotation: %w", err)
 	}
-	changed := map[string]any{
-		"uid": pod.UID, "resourceVersion": pod.ResourceVersion,
-		"annotations": map[string]string{appsv1alpha1.UnstuckAnnotationKey: string(record)},
-	}
+	annotations := map[string]*string{appsv1alpha1.UnstuckAnnotationKey: new(string(record))}
+	maps.Copy(annotations, plan.Annotations)
+	changed := map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion, "annotations": annotations}
 	if len(plan.Labels) > 0 {
 		changed["labels"] = plan.Labels
 	}
