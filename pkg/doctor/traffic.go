@@ -96,7 +96,7 @@ func (in *inspection) orphans(pod *corev1.Pod) []string {
 // retiredAfter is for how long a pod waits before the adapter of a Service counts as retired: it may be about to begin.
 const retiredAfter = time.Minute
 
-// retired returns the protection finalizers that a pod waits for and that are of Services without the finalizer of an adapter.
+// retired returns the protection finalizers that a pod waits for whose Services have no finalizer of an adapter.
 func (in *inspection) retired(pod *corev1.Pod) []string {
 	since, waits := waitsForOff(pod, lifecycle.FactsOf(pod))
 	if !waits || in.now.Sub(since) < retiredAfter {

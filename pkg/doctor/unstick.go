@@ -92,7 +92,7 @@ func (in *inspection) unstickFinalizers(plan *Plan, pod *corev1.Pod, facts lifec
 	}
 }
 
-// unstickExpected plans to drop Services of retired adapters from the annotation of expected finalizers, for which a new pod waits.
+// unstickExpected plans to drop Services that an adapter has left from the finalizers that a new pod expects.
 func (in *inspection) unstickExpected(plan *Plan, pod *corev1.Pod, facts lifecycle.PodFacts) {
 	pending, ok := lifecycle.PendingOf(facts)
 	if !ok || pending.Reason != appsv1alpha1.ReasonCompleting || in.now.Sub(pending.Since) < retiredAfter {
