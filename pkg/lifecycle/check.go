@@ -21,6 +21,7 @@ func CheckUpdate(old, requested PodFacts, trusted bool, opts Options, now time.T
 	if !old.Controlled() {
 		before = nil
 	}
+	old.Services = ServicesNone // the mutating webhook has read them
 	sent := requested
 	sent.Labels = clientRequest(before, requested.Labels)
 	admission := AdmitUpdate(old, sent, false, opts, now)

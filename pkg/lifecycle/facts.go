@@ -82,7 +82,7 @@ type PodFacts struct {
 	// NotSyncing is true if the gate carries the reason that the kubelet did not follow it in time.
 	NotSyncing bool
 
-	// Services is whether a Service selects the pod.
+	// Services is whether a Service selects the pod whose controller does not protect it.
 	Services Services
 
 	// SettleTime and GateSyncPolicy are set by the pod's annotations; nil and empty where the

@@ -245,7 +245,7 @@ func checkedAdvance(t failer, facts lifecycle.PodFacts, permits lifecycle.Permit
 	return change
 }
 
-// checkWaits checks that operate is granted to a pod that is Ready, or that no service controller
+// checkWaits checks that operate is granted to a pod that is Ready, or that a Service selects which
 // protects, only when it has been observed so for long enough.
 func checkWaits(t failer, facts lifecycle.PodFacts, change lifecycle.Change, opts lifecycle.Options) {
 	t.Helper()
@@ -257,7 +257,7 @@ func checkWaits(t failer, facts lifecycle.PodFacts, change lifecycle.Change, opt
 		t.Fatalf("operate is granted to a pod that is Ready, seen so for %s", facts.SteadyFor)
 	}
 	settles := facts.Services != lifecycle.ServicesNone && facts.SettleTime == nil
-	if !facts.Ready && len(facts.ExpectedFinalizers()) == 0 && settles && facts.SteadyFor < opts.Settle {
+	if !facts.Ready && settles && facts.SteadyFor < opts.Settle {
 		t.Fatalf("operate is granted to a pod that is unready for %s, settle time %s", facts.SteadyFor, opts.Settle)
 	}
 }

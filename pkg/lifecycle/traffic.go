@@ -30,8 +30,9 @@ func (m *machine) operate(id string) {
 }
 
 // trafficIsOff reports whether no protection finalizer is left, the gate is False, and the pod
-// was seen unready (or the kubelet was late). The gate must be False already: no component has
-// seen a gate that this very change sets.
+// was seen unready (or the kubelet was late), for the settle time where service controllers protect
+// it from a part of its traffic only. The gate must be False already: no component has seen a gate
+// that this very change sets.
 func (m *machine) trafficIsOff() bool {
 	if m.facts.Protected() {
 		return false
@@ -47,7 +48,8 @@ func (m *machine) trafficIsOff() bool {
 		m.out.WaitsForKubelet = true
 		return m.isLate() && m.opts.Continues(m.facts)
 	}
-	return len(m.facts.ExpectedFinalizers()) > 0 || m.elapsed(m.settleTime())
+	settle := m.settleTime()
+	return settle == 0 && len(m.facts.ExpectedFinalizers()) > 0 || m.elapsed(settle)
 }
 
 // syncPermissions keeps operation-permission/<type> exactly for the types of the

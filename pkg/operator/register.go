@@ -111,7 +111,7 @@ func register(
 	decoder, gate := admission.NewDecoder(mgr.GetScheme()), newGate()
 	serve(mgr, known, scaleHandlers(mgr, decoder, gate))
 	serve(mgr, known, map[string]admission.Handler{
-		podwebhook.MutatePath:   gated{podwebhook.NewMutator(decoder, identity, times, clk).Expecting(expected), gate, largePod},
+		podwebhook.MutatePath:   gated{podwebhook.NewMutator(decoder, identity, times, clk).Expecting(expected).Settling(gatherer.Services), gate, largePod},
 		podwebhook.ValidatePath: gated{podwebhook.NewValidator(decoder, identity, times, clk), gate, largePod},
 		rulewebhook.MutatePath:  gated{rulewebhook.NewMutator(decoder), gate, 0},
 		rulewebhook.ValidatePath: gated{

@@ -41,7 +41,7 @@ func (g *Gatherer) Gather(ctx context.Context, pod *corev1.Pod) (facts lifecycle
 	g.observe(pod, &facts)
 	var employersErr, servicesErr, rulesErr error
 	facts.Gone, employersErr = g.Gone(ctx, pod, facts)
-	facts.Services, servicesErr = g.services(ctx, pod, facts)
+	facts.Services, servicesErr = g.Services(ctx, pod, facts)
 	facts.HasCreateRules, rulesErr = g.hasCreateRules(ctx, pod, facts)
 	return facts, errors.Join(employersErr, servicesErr, rulesErr)
 }

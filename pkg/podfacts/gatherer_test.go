@@ -3,6 +3,7 @@ package podfacts_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -79,6 +80,12 @@ func TestNewPodsHaveCreateRules(t *testing.T) {
 // rules returns a client that has the objects. Lists of PodTransitionRules fail if err is not nil.
 func rules(t *testing.T, err error, objects ...client.Object) client.Client {
 	t.Helper()
+	return failing(t, err, &appsv1alpha1.PodTransitionRuleList{}, objects...)
+}
+
+// failing returns a client that has the objects. Lists of a kind fail if err is not nil.
+func failing(t *testing.T, err error, kind client.ObjectList, objects ...client.Object) client.Client {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -87,7 +94,7 @@ func rules(t *testing.T, err error, objects ...client.Object) client.Client {
 	}
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-			if _, isRules := list.(*appsv1alpha1.PodTransitionRuleList); isRules && err != nil {
+			if reflect.TypeOf(list) == reflect.TypeOf(kind) && err != nil {
 				return err
 			}
 			return c.List(ctx, list, options...)

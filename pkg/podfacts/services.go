@@ -11,18 +11,20 @@ import (
 	"github.com/podops-dev/podops/pkg/podstate"
 )
 
-// services reports whether a Service selects a pod. It reads only when that decides how long the
-// pod settles: a pod that prepares, is unready, and that no service controller protects.
-func (g *Gatherer) services(ctx context.Context, pod *corev1.Pod, facts lifecycle.PodFacts) (lifecycle.Services, error) {
-	if !facts.Preparing() || facts.Ready || facts.Protected() || facts.SettleTime != nil || len(facts.ExpectedFinalizers()) > 0 {
+// Services reports whether a Service selects a pod whose controller does not protect it. It reads only when that decides how long
+// the pod settles: a pod that prepares, is unready, and that no finalizer protects any more.
+func (e *Employers) Services(ctx context.Context, pod *corev1.Pod, facts lifecycle.PodFacts) (lifecycle.Services, error) {
+	if !facts.Preparing() || facts.Ready || facts.Protected() || facts.SettleTime != nil {
 		return lifecycle.ServicesUnknown, nil
 	}
 	var list corev1.ServiceList
-	if err := g.cached.List(ctx, &list, client.InNamespace(pod.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := e.cached.List(ctx, &list, client.InNamespace(pod.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return lifecycle.ServicesUnknown, fmt.Errorf("listing the Services of namespace %s: %w", pod.Namespace, err)
 	}
 	for i := range list.Items {
-		if podstate.Selects(&list.Items[i], pod) {
+		service := &list.Items[i]
+		_, protects := facts.Expected[podstate.EmployerOf(service.Namespace, service.Name)]
+		if !protects && podstate.Selects(service, pod) {
 			return lifecycle.ServicesSome, nil
 		}
 	}

@@ -149,16 +149,43 @@ var _ = Describe("A kubelet that stops", Ordered, func() {
 	})
 
 	It("makes operations wait for the endpoints of a Service, as long as the pod requires", func(ctx context.Context) {
-		const settleTime = 3 * time.Second
 		p := newScenario(ctx)
-		p.pods(ctx, 1, func(pod *corev1.Pod) {
-			pod.Annotations = map[string]string{appsv1alpha1.SettleTimeAnnotationKey: settleTime.String()}
-		})
+		p.pods(ctx, 1, settles)
 		pod := p.list(ctx)[0]
 		p.begin(ctx, pod, id, "update")
 		Eventually(ctx, p.seeing(pod.Name)).Should(And(expect.BeOperable(id), Not(expect.BeReady())))
-		pod = p.get(ctx, pod.Name)
-		unready := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
-		Expect(labelTime(pod.Labels[operate+id])).To(BeTemporally(">=", pod.Status.Conditions[unready].LastTransitionTime.Add(settleTime)))
+		Expect(p.get(ctx, pod.Name)).To(haveSettled(id))
+	})
+
+	It("makes them wait, too, where a load balancer has taken the pod off before", func(ctx context.Context) {
+		p, service := newScenario(ctx), serviceController{employer: "web"}
+		p.service(ctx, service.employer)
+		p.pods(ctx, 1, func(pod *corev1.Pod) {
+			service.announce(pod)
+			settles(pod)
+			pod.Finalizers = []string{service.finalizer()}
+		})
+		pod := p.list(ctx)[0]
+		p.begin(ctx, pod, id, "update")
+		Eventually(ctx, p.seeing(pod.Name)).Should(And(expect.BePermitted(id), Not(expect.BeReady())))
+		p.patch(ctx, pod, `{"metadata":{"finalizers":null}}`)
+		Expect(pod).NotTo(expect.BeOperable(id))
+		Eventually(ctx, p.seeing(pod.Name)).Should(expect.BeOperable(id))
+		Expect(p.get(ctx, pod.Name)).To(haveSettled(id))
 	})
 })
+
+const settleTime = 3 * time.Second
+
+// settles makes a pod settle for settleTime.
+func settles(pod *corev1.Pod) {
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, appsv1alpha1.SettleTimeAnnotationKey, settleTime.String())
+}
+
+// haveSettled matches a pod that was unready for settleTime before an operation started.
+func haveSettled(id string) OmegaMatcher {
+	return WithTransform(func(pod *corev1.Pod) time.Duration {
+		unready := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+		return labelTime(pod.Labels[operate+id]).Sub(pod.Status.Conditions[unready].LastTransitionTime.Time)
+	}, BeNumerically(">=", settleTime))
+}

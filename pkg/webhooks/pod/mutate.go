@@ -38,7 +38,12 @@ type Mutator struct {
 	options  lifecycle.Options
 	clock    clock.PassiveClock
 	expected Expected
+	services Services
 }
+
+// Services reports whether a Service selects a pod whose controller does not protect it, from caches only. Where it is unknown, the
+// controller of the lifecycle decides.
+type Services func(ctx context.Context, pod *corev1.Pod, facts lifecycle.PodFacts) (lifecycle.Services, error)
 
 // Expected maps each employer ("<Kind>/<namespace>/<name>") that will employ a new pod to
 // the finalizer that it adds when traffic is on. It reads from caches only. With an error the
@@ -51,7 +56,17 @@ func NewMutator(decoder admission.Decoder, identity string, options lifecycle.Op
 	return &Mutator{
 		decoder: decoder, identity: identity, options: options, clock: clk,
 		expected: func(context.Context, *corev1.Pod) (map[string]string, error) { return nil, nil },
+		services: func(context.Context, *corev1.Pod, lifecycle.PodFacts) (lifecycle.Services, error) {
+			return lifecycle.ServicesUnknown, nil
+		},
 	}
+}
+
+// Settling makes pods settle whose controllers have taken off a part of their traffic only. It returns m, and must be called before m
+// serves.
+func (m *Mutator) Settling(services Services) *Mutator {
+	m.services = services
+	return m
 }
 
 // Expecting makes new pods expect the finalizers of their employers from the start. It
@@ -78,16 +93,23 @@ func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.R
 	if !trusted && forgesRecord(old, requested) {
 		return forged()
 	}
-	decision := lifecycle.AdmitUpdate(lifecycle.FactsOf(old), lifecycle.FactsOf(requested), trusted, m.options, m.clock.Now())
+	before, after := lifecycle.FactsOf(old), lifecycle.FactsOf(requested)
+	if before.Protected() && !after.Protected() { // the operation may start
+		after.Ready = before.Ready
+		if before.Services, err = m.services(ctx, requested, after); err != nil {
+			ctrllog.FromContext(ctx).Error(err, "Reading the Services of a pod")
+		}
+	}
+	decision := lifecycle.AdmitUpdate(before, after, trusted, m.options, m.clock.Now())
 	if len(decision.Denials) > 0 {
 		return denied(decision.Denials)
 	}
 	for _, transition := range decision.Change.Transitions {
 		ctrllog.FromContext(ctx).V(1).Info("Lifecycle step at admission", "step", transition.Step, "id", transition.ID, "operationType", transition.Type)
 	}
-	after := decision.Change.Apply(requested.Labels)
+	labels := decision.Change.Apply(requested.Labels)
 	response := admission.Patched("", slices.Concat(labelPatch(requested.Labels, decision.Change),
-		costPatch(requested, decision.Change), recordPatch(old, requested, after, trusted), releasePatch(requested))...)
+		costPatch(requested, decision.Change), recordPatch(old, requested, labels, trusted), releasePatch(requested))...)
 	if !appsv1alpha1.IsControlled(old.Labels) {
 		response.Warnings = unguarded(requested, hasGate(requested))
 	}

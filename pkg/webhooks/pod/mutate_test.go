@@ -1,6 +1,7 @@
 package pod_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -77,6 +78,9 @@ func TestMutatorUpdate(t *testing.T) {
 		},
 		"update operates with the last finalizer": {
 			old: protected().Finalizer(finalizer).Obj(), requested: protected().Obj(),
+		},
+		"update waits for the settle time while a plain Service selects the pod": {
+			old: protected().Finalizer(finalizer).Label("plain", "true").Obj(), requested: protected().Label("plain", "true").Obj(),
 		},
 		"update operates and lowers the deletion cost": {
 			old: scaledDown(protected().Finalizer(finalizer)), requested: scaledDown(protected()),
@@ -216,7 +220,15 @@ func TestMutatorIsDeterministic(t *testing.T) {
 
 func mutator(t *testing.T) *pod.Mutator {
 	t.Helper()
-	return pod.NewMutator(decoder(t), identity, options(), clock())
+	return pod.NewMutator(decoder(t), identity, options(), clock()).Settling(servicesOf)
+}
+
+// servicesOf is a namespace with a plain Service that selects pods with the label plain.
+func servicesOf(_ context.Context, pod *corev1.Pod, facts lifecycle.PodFacts) (lifecycle.Services, error) {
+	if facts.Ready || facts.Protected() || pod.Labels["plain"] == "true" {
+		return lifecycle.ServicesSome, nil
+	}
+	return lifecycle.ServicesNone, nil
 }
 
 func options() lifecycle.Options { return lifecycle.Options{Settle: 5 * time.Second} }
