@@ -95,7 +95,8 @@ func (r *Reconciler) begin(ctx context.Context, req reconcile.Request) (*session
 		return nil, reconcile.TerminalError(fmt.Errorf("%s %s has no namespace: an employer whose pods follow the lifecycle needs a namespace", r.kind, req.Name))
 	}
 	s := &session{
-		key: req.NamespacedName, target: target{employer: req.NamespacedName}, history: r.histories.history(req.NamespacedName), pods: map[string]*corev1.Pod{},
+		key: req.NamespacedName, target: target{employer: req.NamespacedName}, history: r.histories.history(req.NamespacedName),
+		pods: map[string]*corev1.Pod{}, kept: map[string]bool{},
 		conditionKey: lifecycleKey(r.kind, req.Namespace, req.Name), finalizer: GenerateLifecycleFinalizer(req.Name),
 	}
 	employer := r.binding.newEmployer()
@@ -182,6 +183,9 @@ func (r *Reconciler) end(ctx context.Context, s *session, errs []error) (reconci
 // have confirmed a change, or at the next resync.
 func (r *Reconciler) after(s *session) time.Duration {
 	after := backoff.MinDelay(s.history.retryAfter(r.clock.Now()), r.resync)
+	if len(s.kept) > 0 {
+		after = backoff.MinDelay(after, keptPoll)
+	}
 	if !s.pending && s.actor.untried == 0 {
 		s.history.polls, s.history.polled = 0, ""
 		return max(after, r.provider.retryAfter(s.target))

@@ -38,6 +38,9 @@ type session struct {
 
 	pods map[string]*corev1.Pod
 
+	// kept are the names of pods that have lost the control label and serve: their items stay at the provider.
+	kept map[string]bool
+
 	// The expected and current items are nil until they are known.
 	expectedEmployees, currentEmployees *[]plan.Item[IEmployee]
 	expectedEmployers, currentEmployers *[]plan.Item[IEmployer]
@@ -194,10 +197,13 @@ func (r *Reconciler) gatherPods(ctx context.Context, s *session) error {
 const maxLookups = 50
 
 // gatherMissing reads from the API server the pods that the provider or a record still names
-// and the cache does not hold: they may have lost the control label.
+// and the cache does not hold, or may not show as they are: they may have lost the control label.
 func (r *Reconciler) gatherMissing(ctx context.Context, s *session) error {
 	if !r.binding.follow {
 		return nil
+	}
+	if err := r.gatherUnexpected(ctx, s); err != nil {
+		return err
 	}
 	names := recorded(s.employer, EmployeesRecordedAnnotationKey)
 	if s.currentEmployees != nil {

@@ -86,11 +86,14 @@ func (r *Reconciler) nothingToDelete(s *session) bool {
 	return known && len(diff.Delete) == 0
 }
 
+// employeesDiff returns the difference between the expected and the current employees, without items that are kept.
 func employeesDiff(s *session) (plan.Diff[IEmployee], bool) {
 	if s.expectedEmployees == nil || s.currentEmployees == nil {
 		return plan.Diff[IEmployee]{}, false
 	}
-	return plan.Between(*s.expectedEmployees, *s.currentEmployees, equalEmployees), true
+	diff := plan.Between(*s.expectedEmployees, *s.currentEmployees, equalEmployees)
+	diff.Delete = slices.DeleteFunc(diff.Delete, func(item plan.Item[IEmployee]) bool { return s.kept[item.Name] })
+	return diff, true
 }
 
 func employersDiff(s *session) (plan.Diff[IEmployer], bool) {
