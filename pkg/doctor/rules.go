@@ -13,11 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/rule/imports"
+	"github.com/podops-dev/podops/pkg/rule/spec"
 	"github.com/podops-dev/podops/pkg/text"
 )
 
@@ -97,7 +97,7 @@ func (in *inspection) ruleNeverPasses() []Finding {
 			level, words, consequence := LevelError, "", "no pod ever passes it"
 			switch {
 			case r.AvailablePolicy != nil && reported == "":
-				words, consequence = leavesNone(r.AvailablePolicy, pods), "no available pod ever passes it"
+				words, consequence = spec.PermitsNone(r.AvailablePolicy, pods), "no available pod ever passes it"
 				if in.maySurge(owner.Namespace, owner.Spec.Selector) {
 					level, consequence = LevelWarning, withSurge
 				}
@@ -123,22 +123,6 @@ func (in *inspection) maySurge(namespace string, selector *metav1.LabelSelector)
 	}
 	return slices.ContainsFunc(in.Deployments, func(d appsv1.Deployment) bool { return selects(&d, d.Spec.Template.Labels) }) ||
 		slices.ContainsFunc(in.DaemonSets, func(d appsv1.DaemonSet) bool { return selects(&d, d.Spec.Template.Labels) })
-}
-
-// leavesNone returns why an availability rule permits no pod even if all are available; empty if it does.
-func leavesNone(policy *appsv1alpha1.AvailablePolicy, pods int) string {
-	if bound := policy.MaxUnavailableValue; bound != nil && (bound.String() == "0" || bound.String() == "0%") {
-		return "has maxUnavailable " + bound.String()
-	}
-	bound := policy.MinAvailableValue
-	if bound == nil || pods == 0 {
-		return ""
-	}
-	least, err := intstr.GetScaledValueFromIntOrPercent(bound, pods, true)
-	if err != nil || least < pods {
-		return ""
-	}
-	return fmt.Sprintf("has minAvailable %s with %d pods", bound.String(), pods)
 }
 
 // neverMet returns why no pod that a rule applies to can have the labels that it requires.

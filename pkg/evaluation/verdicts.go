@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/rule/spec"
 	"github.com/podops-dev/podops/pkg/text"
 )
 
@@ -116,7 +117,8 @@ func (e *Rule) findMost(ctx context.Context) {
 	if err != nil || result.Capacity == nil {
 		return
 	}
-	if e.most = result.Capacity; e.most.Slots == 0 {
+	e.most = result.Capacity
+	if spec.PermitsNone(e.prepared.spec.AvailablePolicy, total) != "" {
 		e.ruleset.NeverPasses = append(e.ruleset.NeverPasses, e.prepared.spec.Name)
 	}
 }

@@ -173,7 +173,7 @@ func warnings(rule *appsv1alpha1.PodTransitionRule) []string {
 func passesWithSurge(rule *appsv1alpha1.PodTransitionRule) []string {
 	var warnings []string
 	for i, r := range rule.Spec.Rules {
-		if r.AvailablePolicy != nil && r.AvailablePolicy.MinAvailableValue != nil && r.AvailablePolicy.MinAvailableValue.String() == "100%" {
+		if spec.PermitsNone(r.AvailablePolicy, 0) != "" {
 			warnings = append(warnings, fmt.Sprintf("%s: with 100%% an available pod passes only while there are more pods than desired, "+
 				"as in a rollout with maxSurge; deletes and evictions of available pods wait",
 				rulesPath().Index(i).Child("availablePolicy", "minAvailableValue")))

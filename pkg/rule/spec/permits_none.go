@@ -1,0 +1,34 @@
+package spec
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// PermitsNone returns why an availablePolicy permits no pod while all pods are available and no more than desired, such as
+// "has minAvailable 3 with 3 pods"; empty if it permits some. pods is the number of pods, or of desired pods if that is higher; 0 if it is not
+// known. Such a rule passes an available pod only while there are more pods than desired, as in a rollout with maxSurge. Admission, the
+// condition Stalled and doctor report it.
+func PermitsNone(policy *appsv1alpha1.AvailablePolicy, pods int) string {
+	if policy == nil {
+		return ""
+	}
+	if bound := policy.MaxUnavailableValue; bound != nil && (bound.String() == "0" || bound.String() == "0%") {
+		return "has maxUnavailable " + bound.String() // admission and the schema deny it
+	}
+	bound := policy.MinAvailableValue
+	if bound == nil {
+		return ""
+	}
+	if bound.String() == "100%" && pods == 0 {
+		return "has minAvailable 100%"
+	}
+	least, err := intstr.GetScaledValueFromIntOrPercent(bound, pods, true)
+	if err != nil || pods == 0 || least < pods {
+		return ""
+	}
+	return fmt.Sprintf("has minAvailable %s with %d pods", bound.String(), pods)
+}
