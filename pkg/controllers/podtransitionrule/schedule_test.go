@@ -262,6 +262,9 @@ func (w *simulation) isHeldBack(pod *corev1.Pod, waiting lifecycle.Waiting) bool
 	if waiting.Stage == appsv1alpha1.StagePreCheck && sim.IsTrue(pod, corev1.PodReady) && w.disrupts(pod, 1) != "" {
 		return true
 	}
+	if waiting.ID == appsv1alpha1.PodCreateID && !sim.IsTrue(pod, corev1.ContainersReady) {
+		return true // a new pod has to run first
+	}
 	for _, object := range w.server.rules {
 		selector := mustSelector(object.Spec.Selector)
 		if !selector.Matches(labels.Set(pod.Labels)) {
