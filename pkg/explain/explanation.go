@@ -4,6 +4,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podops-dev/podops/pkg/doctor"
 )
 
 // Explanation is why an object waits. Its JSON is stable: fields are added and never changed.
@@ -32,6 +34,9 @@ type Explanation struct {
 
 	// Notes hold nothing, and complete the picture.
 	Notes []Reason `json:"notes,omitempty"`
+
+	// Findings are what doctor finds about the rules and budgets that select the pods, beside the reasons.
+	Findings []doctor.Finding `json:"findings,omitempty"`
 
 	// LetGo are the commands that let a pod go although rules withhold it, the mildest first.
 	LetGo []Command `json:"letGo,omitempty"`

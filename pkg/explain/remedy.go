@@ -97,11 +97,30 @@ func (x *explainer) labelCommands(spec *appsv1alpha1.TransitionRule, edit Comman
 	switch {
 	case len(changes) == 0 || err != nil || !meets.Matches(changed):
 		return []Command{edit}
+	case !x.meetsAsBefore(changed):
+		edit.Purpose += ": the labels that it requires break another rule"
+		return []Command{edit}
 	case !x.keepsSelectors(changed):
 		edit.Purpose += ": the labels that it requires would take the pod from its owner, a Service, a budget or a rule, or add it to another"
 		return []Command{edit}
 	}
 	return []Command{{"meet the rule, if that is true of the pod", x.kubectl("label pod %s --overwrite %s", x.pod.Name, strings.Join(changes, " "))}, edit}
+}
+
+// meetsAsBefore reports whether the pod meets the labelChecks of its rules after a change of its labels that it meets before.
+func (x *explainer) meetsAsBefore(changed labels.Set) bool {
+	for _, object := range x.s.RulesOf(x.pod) {
+		for _, spec := range object.Spec.Rules {
+			if spec.Disabled || spec.LabelCheck == nil {
+				continue
+			}
+			requires, err := metav1.LabelSelectorAsSelector(spec.LabelCheck.Requires)
+			if err == nil && requires.Matches(labels.Set(x.pod.Labels)) && !requires.Matches(changed) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // applied returns labels after changes as kubectl label takes them.

@@ -121,28 +121,7 @@ func (w world) tryFinding(t *rapid.T, finding doctor.Finding, line string) {
 }
 
 // inspect returns what doctor finds in the world.
-func (w world) inspect() []doctor.Finding {
-	s := doctor.Snapshot{
-		Unread: map[doctor.Source]string{}, Namespaces: []corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}},
-		Pods: values(w.Pods), Services: values(w.Services), Deployments: values(w.Deployments), StatefulSets: values(w.StatefulSets),
-		DaemonSets: values(w.DaemonSets), Budgets: values(w.Budgets), Rules: values(w.Rules),
-	}
-	for _, source := range []doctor.Source{
-		doctor.SourceVersion, doctor.SourceWebhooks, doctor.SourcePolicies, doctor.SourceGuards, doctor.SourceCRDs, doctor.SourceManager,
-		doctor.SourceCertificate, doctor.SourceProbe, doctor.SourceNodes, doctor.SourceShared, doctor.SourceAdapters, doctor.SourceRuleSecrets,
-	} {
-		s.Unread[source] = "not in the world"
-	}
-	return doctor.Inspect(s, doctor.Options{}, now().Add(w.later)).Findings
-}
-
-func values[T any](pointers []*T) []T {
-	all := make([]T, len(pointers))
-	for i, pointer := range pointers {
-		all[i] = *pointer
-	}
-	return all
-}
+func (w world) inspect() []doctor.Finding { return explain.Findings(w.Snapshot, now().Add(w.later)) }
 
 // letGo stands for the reason of commands that let a pod go although rules withhold it.
 const letGo explain.Situation = "LetGo"
@@ -213,6 +192,11 @@ func worse(before, after world, name string, about explain.Reason) (problems []s
 		for of, selector := range before.selectors() {
 			if matches(selector, pod.Labels) != matches(selector, now.Labels) && (pod.Name != name || about.Situation != explain.NotControlled) {
 				problems = append(problems, fmt.Sprintf("%s does not select %s as before", of, pod.Name))
+			}
+		}
+		for of, requires := range after.labelChecks(pod) {
+			if matches(requires, pod.Labels) && !matches(requires, now.Labels) && about.Situation == explain.LabelMismatch {
+				problems = append(problems, fmt.Sprintf("%s breaks %s", pod.Name, of))
 			}
 		}
 		for _, skipped := range podstate.SkipRules(pod.Annotations) {

@@ -267,6 +267,19 @@ func (w world) selectors() map[string]*metav1.LabelSelector {
 	return all
 }
 
+// labelChecks returns what the rules of a pod require of labels, by a name for reports.
+func (w world) labelChecks(pod *corev1.Pod) map[string]*metav1.LabelSelector {
+	all := map[string]*metav1.LabelSelector{}
+	for _, object := range w.RulesOf(pod) {
+		for _, spec := range object.Spec.Rules {
+			if spec.LabelCheck != nil && !spec.Disabled {
+				all[object.Name+"/"+spec.Name] = spec.LabelCheck.Requires
+			}
+		}
+	}
+	return all
+}
+
 // sorted sorts objects by name, as a Snapshot has them.
 func sorted[T metav1.Object](objects []T) []T {
 	slices.SortFunc(objects, func(a, b T) int { return strings.Compare(a.GetName(), b.GetName()) })

@@ -54,6 +54,14 @@ func (p *printer) explanation(e Explanation) {
 	for _, note := range e.Notes {
 		p.reason("-  ", note)
 	}
+	if len(e.Findings) > 0 {
+		p.text.WriteString("\nFound by doctor:\n")
+	}
+	for _, finding := range e.Findings {
+		p.hanging("-  ", "   ", finding.Object+" "+finding.Text)
+		p.commands("   ", []Command{{"mend it", finding.Remedy}})
+		p.hanging("   more       ", strings.Repeat(" ", 14), finding.Docs)
+	}
 	if len(e.LetGo) > 0 {
 		p.text.WriteString("\nTo let it go anyway, the mildest first (docs/letting-go.md):\n")
 		p.commands("  ", e.LetGo)

@@ -96,6 +96,7 @@ func run(ctx context.Context, env *command.Environment, flags cluster.Flags, tar
 		if target.Name != "" && len(found) == 0 {
 			return nil, cluster.NotFound(snapshot, target)
 		}
+		explain.AddFindings(snapshot, found, env.Now())
 		explanations = append(explanations, found...)
 	}
 	return explanations, nil
