@@ -11,7 +11,7 @@ import (
 	"github.com/podops-dev/podops/pkg/doctor"
 )
 
-// Findings returns what doctor finds in the objects of a snapshot at a time. Checks of other objects do not run.
+// Findings returns what doctor finds in a snapshot. Checks that need other objects do not run.
 func Findings(s *clusterstate.Snapshot, now time.Time) []doctor.Finding {
 	d := doctor.Snapshot{
 		Unread: map[doctor.Source]string{}, Namespaces: []corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}}},

@@ -95,7 +95,7 @@ func TestExplanationsHaveTheFindingsOfDoctor(t *testing.T) {
 	}
 }
 
-// neverPermits returns a budget of the pods of an app.
+// neverPermits returns a budget for an app.
 func neverPermits(app string) *policyv1.PodDisruptionBudget {
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: app}}
 	budget.Spec.Selector, budget.Spec.MaxUnavailable = selecting("app", app), new(intstr.FromInt32(0))

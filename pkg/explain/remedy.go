@@ -107,7 +107,7 @@ func (x *explainer) labelCommands(spec *appsv1alpha1.TransitionRule, edit Comman
 	return []Command{{"meet the rule, if that is true of the pod", x.kubectl("label pod %s --overwrite %s", x.pod.Name, strings.Join(changes, " "))}, edit}
 }
 
-// meetsAsBefore reports whether the pod meets the labelChecks of its rules after a change of its labels that it meets before.
+// meetsAsBefore reports whether the pod, with changed labels, meets each labelCheck that it meets before.
 func (x *explainer) meetsAsBefore(changed labels.Set) bool {
 	for _, object := range x.s.RulesOf(x.pod) {
 		for _, spec := range object.Spec.Rules {

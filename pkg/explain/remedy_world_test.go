@@ -267,7 +267,7 @@ func (w world) selectors() map[string]*metav1.LabelSelector {
 	return all
 }
 
-// labelChecks returns what the rules of a pod require of labels, by a name for reports.
+// labelChecks returns the label selectors that rules require, by a name for reports.
 func (w world) labelChecks(pod *corev1.Pod) map[string]*metav1.LabelSelector {
 	all := map[string]*metav1.LabelSelector{}
 	for _, object := range w.RulesOf(pod) {
