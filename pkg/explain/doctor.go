@@ -101,7 +101,7 @@ func podsOf(s *clusterstate.Snapshot, e Explanation) []*corev1.Pod {
 	return s.PodsOf(owner.GetUID())
 }
 
-// states reports whether an explanation has a reason that says what a check finds.
+// states reports whether an explanation has a reason that states what a check finds.
 func (e Explanation) states(check doctor.ID) bool {
 	covered := map[doctor.ID][]Situation{
 		"rule-never-passes":    {NeverPasses, NeverFinishes, PassesWithSurge},
