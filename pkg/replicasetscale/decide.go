@@ -55,6 +55,19 @@ func (s Snapshot) HasSurplus() bool {
 	return s.counted() > s.Workload.Target(s.Set) && Others(s.Set, s.Pods) == 0
 }
 
+// catchUp returns when to look again for pods beyond the target that the ReplicaSet counts and the cache does not have: no event of a pod
+// at rest wakes the ReplicaSet. They may be pods without the control label; 0 if it has all.
+func (s Snapshot) catchUp() time.Duration {
+	switch counted := int(s.Set.Status.Replicas); {
+	case counted <= s.Workload.Target(s.Set) || active(s.Pods) >= counted:
+		return 0
+	case Others(s.Set, s.Pods) > 0:
+		return WakeAgainAfter
+	default:
+		return TransferAfter
+	}
+}
+
 // counted returns the number of active pods, at most as many as the ReplicaSet counts: with more, this version of it is
 // older than its pods, and so may be its number of replicas, for which the others were created.
 func (s Snapshot) counted() int { return min(active(s.Pods), int(s.Set.Status.Replicas)) }
@@ -147,7 +160,9 @@ func Decide(s Snapshot, waits Waits, now time.Time) (Decision, Waits) {
 			waits.ClearAfter = now.Add(backoff.Delay(WakeAgainAfter, waits.Cleared, LongestPause))
 			waits.Cleared++
 		}
-		return rest(decision, waits, now)
+		decision, waits = rest(decision, waits, now)
+		decision.Wake = backoff.MinDelay(decision.Wake, s.catchUp())
+		return decision, waits
 	}
 	waits.SufficesSince = time.Time{}
 	target, replicas := s.Workload.Target(s.Set), Replicas(s.Set.Spec.Replicas)

@@ -47,6 +47,12 @@ func inRollout(replicas, target int32, annotations ...string) Snapshot {
 	return Snapshot{Set: set, Workload: Workload{Deployment: rolls(replicas, "2", "100%", "0"), Sets: []*appsv1.ReplicaSet{set, newest}}}
 }
 
+// ofControlled returns a snapshot whose ReplicaSet has three controlled pods.
+func ofControlled(s Snapshot) Snapshot {
+	s.Set.Spec.Template.Labels, s.Set.Status.FullyLabeledReplicas = controlled, 3
+	return s
+}
+
 func TestDecide(t *testing.T) {
 	three := func(changes ...func(*corev1.Pod)) []*corev1.Pod {
 		pods := []*corev1.Pod{runs("a"), runs("b"), runs("c")}
@@ -100,7 +106,12 @@ func TestDecide(t *testing.T) {
 		"and are deleted by the ReplicaSet controller": {
 			snapshot: alone(3), pods: four(granted),
 		},
-		"not in a ReplicaSet with other pods, whose controller chooses": {snapshot: alone(3), pods: four(), total: 5},
+		"not in a ReplicaSet with other pods, whose controller chooses": {snapshot: alone(3), pods: four(), total: 5, want: Decision{Wake: WakeAgainAfter}},
+		"a pod that the cache does not have yet is awaited": {
+			snapshot: ofControlled(alone(2)), pods: three()[:2], total: 3, want: Decision{Wake: TransferAfter},
+		},
+		"it may be a pod without the label": {snapshot: alone(2), pods: three()[:2], total: 3, want: Decision{Wake: WakeAgainAfter}},
+		"not for a number that is to stay":  {snapshot: alone(3), pods: three()[:2], total: 3},
 		"one that was cancelled begins again after a pause": {
 			snapshot: alone(3), pods: four(undoneByUser), want: Decision{Wake: FirstPause},
 		},

@@ -262,6 +262,13 @@ func counterparts() []story {
 			length: 3 * time.Minute, left: anyNumber, removed: anyNumber,
 		},
 		{
+			name: "a Deployment comes back while it is to have fewer pods", workload: deployment(4),
+			acts: []world.Act{
+				approvals(), at(10, "scale", 3, ""), at(40, "orphan", 0, "all"), at(43, "adopt", 0, ""),
+			},
+			length: 3 * time.Minute, late: []world.Act{{At: 42 * time.Second, On: "pods", N: 3, For: 20 * time.Second}}, left: 4,
+		},
+		{
 			name: "a pod is released while it waits", workload: of(world.ReplicaSet, 3),
 			acts:   []world.Act{approvals(), at(10, "scale", 1, ""), at(40, "release-pod", 0, "waiting"), at(60, "approve", 0, "")},
 			length: 4 * time.Minute, left: anyNumber, removed: anyNumber,
