@@ -187,12 +187,19 @@ func (l *laws) revision(pod *corev1.Pod) revision {
 	return revision{image(pod.Spec), l.facts(pod).templated}
 }
 
-// rollsOut reports whether a Deployment has active pods of another revision than a pod: its controller scales both ReplicaSets, and
-// keeps maxUnavailable for them together.
+// rollsOut reports whether a Deployment has pods of another revision than a pod, also terminating ones: its controller scales both
+// ReplicaSets, and keeps maxUnavailable for them together.
 func (l *laws) rollsOut(on Workload, pod *corev1.Pod) bool {
-	return on.Kind == Deployment && len(l.mirror.active(func(other *corev1.Pod) bool {
-		return other.Labels[app] == on.Name && other.Namespace == pod.Namespace && l.revision(other) != l.revision(pod)
-	})) > 0
+	if on.Kind != Deployment {
+		return false
+	}
+	for _, object := range l.mirror["pods"] {
+		other := object.(*corev1.Pod)
+		if other.Labels[app] == on.Name && other.Namespace == pod.Namespace && l.revision(other) != l.revision(pod) {
+			return true
+		}
+	}
+	return false
 }
 
 // isCurrent reports whether a pod has the revision that its workload has had for a time.
