@@ -28,13 +28,13 @@ func layers() []layer {
 			"pkg/controllers/...", "pkg/webhooks/...", "pkg/adapters/...", "pkg/kvstore",
 		}},
 		{name: "components", packages: []string{
-			"pkg/budgetuse", "pkg/decisionlog", "pkg/doctor", "pkg/evaluation/...", "pkg/eventqueue", "pkg/opa/...", "pkg/ownerscale", "pkg/podfacts",
+			"pkg/budgetuse", "pkg/decisionlog", "pkg/doctor", "pkg/evaluation/...", "pkg/eventqueue", "pkg/explain", "pkg/opa/...", "pkg/ownerscale", "pkg/podfacts",
 			"pkg/podindex/...", "pkg/podopslifecycle/...", "pkg/podphases", "pkg/podrelease", "pkg/podwriter", "pkg/policyusers", "pkg/replicasetpods",
 			"pkg/resourceconsist", "pkg/tracing/export", "pkg/trafficadapter", "pkg/webhookclient/...",
 			"pkg/webhookserver", "pkg/webhooktask/dispatch",
 		}},
 		{name: "pure packages", packages: []string{
-			"pkg/clusterstate", "pkg/deferreddelete", "pkg/explain", "pkg/kubeversion", "pkg/kvstore/plan", "pkg/lifecycle", "pkg/permit", "pkg/podoperation",
+			"pkg/clusterstate", "pkg/deferreddelete", "pkg/kubeversion", "pkg/kvstore/plan", "pkg/lifecycle", "pkg/permit", "pkg/podoperation",
 			"pkg/podstate", "pkg/replicasetscale", "pkg/resourceconsist/plan", "pkg/rolloutview", "pkg/rule/...", "pkg/timeline",
 			"pkg/tracing", "pkg/webhooktask",
 		}},

@@ -107,7 +107,7 @@ func (e Explanation) states(check doctor.ID) bool {
 		"rule-never-passes":    {NeverPasses, NeverFinishes, PassesWithSurge},
 		"rule-quarantined":     {Quarantined},
 		"rule-not-evaluated":   {CompileFailed, BadParameters, TooLarge, PolicyNotFound, EvaluationFailed},
-		"rule-selects-nothing": {SelectsNothing},
+		"rule-selects-nothing": {SelectsNothing, NotControlled},
 		"policy-missing":       {PolicyNotFound},
 		"webhook-rule-secret":  {WebhookSecret},
 		"webhook-rule-service": {WebhookUnresolvable},
