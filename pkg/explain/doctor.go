@@ -67,7 +67,7 @@ func selecting(s *clusterstate.Snapshot, e Explanation) map[string]bool {
 	if e.Kind == "PodTransitionRule" {
 		objects["podtransitionrule "+e.Namespace+"/"+e.Name] = true
 	}
-	for _, pod := range podsOf(s, e) {
+	for _, pod := range explainedPods(s, e) {
 		for _, object := range s.RulesOf(pod) {
 			objects["podtransitionrule "+object.Namespace+"/"+object.Name] = true
 		}
@@ -78,8 +78,8 @@ func selecting(s *clusterstate.Snapshot, e Explanation) map[string]bool {
 	return objects
 }
 
-// podsOf returns the pods of an explained pod or workload.
-func podsOf(s *clusterstate.Snapshot, e Explanation) []*corev1.Pod {
+// explainedPods returns the pods of an explained pod or workload.
+func explainedPods(s *clusterstate.Snapshot, e Explanation) []*corev1.Pod {
 	var owner metav1.Object
 	switch e.Kind {
 	case "Pod":

@@ -344,18 +344,18 @@ func (c call) rollout() error {
 		return fmt.Errorf("cannot %s a Deployment (paused: %t)", c.words[1], deployment.Spec.Paused)
 	}
 	sets := c.ReplicaSetsOf(deployment.UID)
-	slices.SortFunc(sets, func(a, b *appsv1.ReplicaSet) int { return cmp.Compare(revisionOf(a), revisionOf(b)) })
+	slices.SortFunc(sets, func(a, b *appsv1.ReplicaSet) int { return cmp.Compare(revisionNumber(a), revisionNumber(b)) })
 	target := sets[max(0, len(sets)-2)]
 	if len(c.words) > 4 {
 		at := slices.IndexFunc(sets, func(set *appsv1.ReplicaSet) bool {
-			return c.words[4] == fmt.Sprintf("--to-revision=%d", revisionOf(set))
+			return c.words[4] == fmt.Sprintf("--to-revision=%d", revisionNumber(set))
 		})
 		if at < 0 {
 			return fmt.Errorf("no revision %s", c.words[4])
 		}
 		target = sets[at]
 	}
-	revision := strconv.Itoa(revisionOf(sets[len(sets)-1]) + 1)
+	revision := strconv.Itoa(revisionNumber(sets[len(sets)-1]) + 1)
 	target.Annotations[appsv1alpha1.DeploymentRevisionAnnotationKey] = revision
 	deployment.Annotations[appsv1alpha1.DeploymentRevisionAnnotationKey] = revision
 	target.Spec.Replicas = deployment.Spec.Replicas

@@ -59,15 +59,15 @@ func TestRemediesOfDoctorHelpAndHarmNothing(t *testing.T) {
 		w.settle()
 		w.later = time.Hour
 		for _, finding := range w.inspect() {
-			for _, line := range commandsOf(finding.Remedy) {
+			for _, line := range remedyCommands(finding.Remedy) {
 				w.tryFinding(t, finding, line)
 			}
 		}
 	})
 }
 
-// commandsOf returns the commands of a remedy, which a sentence joins.
-func commandsOf(remedy string) (lines []string) {
+// remedyCommands returns the commands of a remedy, which a sentence joins.
+func remedyCommands(remedy string) (lines []string) {
 	for _, between := range []string{", or ", "; why it waits: ", "; ", ", so that ", " lets ", ", and "} {
 		remedy = strings.ReplaceAll(remedy, between, "\n")
 	}
@@ -153,7 +153,7 @@ func remains(before, after world, name string, about explain.Reason) []string {
 	case name == "" || about.Situation == explain.NotControlled || about.Situation == explain.GateMissing && !isLeaving(pod):
 		return nil // a template was changed: pods follow later
 	case about.Situation == letGo:
-		if slices.Equal(waitingOf(before.Pod(name)), waitingOf(pod)) {
+		if slices.Equal(waitingIDs(before.Pod(name)), waitingIDs(pod)) {
 			return []string{"the pod waits as before"}
 		}
 		return nil
@@ -175,8 +175,8 @@ func isLeaving(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil || begun
 }
 
-// waitingOf returns the ids of a pod that wait for rules.
-func waitingOf(pod *corev1.Pod) (ids []string) {
+// waitingIDs returns the ids of a pod that wait for rules.
+func waitingIDs(pod *corev1.Pod) (ids []string) {
 	for _, waiting := range lifecycle.WaitingIDs(lifecycle.FactsOf(pod)) {
 		ids = append(ids, waiting.ID)
 	}
@@ -204,7 +204,7 @@ func worse(before, after world, name string, about explain.Reason) (problems []s
 				problems = append(problems, pod.Name+" does not skip rule "+skipped+" any more")
 			}
 		}
-		if len(waitingOf(pod)) > 0 || pod.Name == name && (isLeaving(now) || about.Situation == explain.InvalidLifecycle) {
+		if len(waitingIDs(pod)) > 0 || pod.Name == name && (isLeaving(now) || about.Situation == explain.InvalidLifecycle) {
 			continue
 		}
 		if podstate.Available(pod) && !podstate.Available(now) {
@@ -262,10 +262,10 @@ func generate(t *rapid.T) world {
 	}
 	w.rules(t)
 	if rapid.Bool().Draw(t, "budget") {
-		w.Budgets = append(w.Budgets, budgetOf("web", map[string]string{"app": "web"}, int32(rapid.IntRange(0, 3).Draw(t, "minAvailable"))))
+		w.Budgets = append(w.Budgets, newBudget("web", map[string]string{"app": "web"}, int32(rapid.IntRange(0, 3).Draw(t, "minAvailable"))))
 	}
 	if len(w.Budgets) > 0 && rapid.Bool().Draw(t, "another budget") {
-		w.Budgets = append(w.Budgets, budgetOf("web-again", map[string]string{"app": "web"}, 0))
+		w.Budgets = append(w.Budgets, newBudget("web-again", map[string]string{"app": "web"}, 0))
 	}
 	if rapid.Bool().Draw(t, "service") {
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}

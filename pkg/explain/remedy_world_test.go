@@ -286,14 +286,14 @@ func sorted[T metav1.Object](objects []T) []T {
 	return objects
 }
 
-func budgetOf(name string, selected map[string]string, least int32) *policyv1.PodDisruptionBudget {
+func newBudget(name string, selected map[string]string, least int32) *policyv1.PodDisruptionBudget {
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	budget.Spec.Selector, budget.Spec.MinAvailable = &metav1.LabelSelector{MatchLabels: selected}, new(intstr.FromInt32(least))
 	return budget
 }
 
-// revisionOf returns the revision of a Deployment or ReplicaSet.
-func revisionOf(object metav1.Object) (revision int) {
+// revisionNumber returns the revision of a Deployment or ReplicaSet.
+func revisionNumber(object metav1.Object) (revision int) {
 	_, _ = fmt.Sscan(object.GetAnnotations()[appsv1alpha1.DeploymentRevisionAnnotationKey], &revision)
 	return revision
 }

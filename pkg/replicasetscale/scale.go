@@ -64,7 +64,7 @@ type Workload struct {
 	// Sets are the ReplicaSets of the Deployment, in any order.
 	Sets []*appsv1.ReplicaSet
 
-	// Pods are the controlled pods of all ReplicaSets of the workload, also of a ReplicaSet alone; nil where they do not matter.
+	// Pods are the controlled pods of all ReplicaSets, also where one is alone; nil where they do not matter.
 	Pods []*corev1.Pod
 }
 

@@ -109,7 +109,7 @@ func (f *follower) follow(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// serverOn returns the name of the server of a pod on a port.
+// serverOn names the server of a pod on a port.
 func serverOn(pod string, port uint16) string {
 	if port == podPort {
 		return pod

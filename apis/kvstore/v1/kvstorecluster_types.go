@@ -37,8 +37,8 @@ type KVStoreClusterSpec struct {
 	Replicas int32 `json:"replicas"`
 
 	// schemaVersion is the version of the schema that the version needs. While it is higher than status.schemaVersion, a Job on the
-	// image of that version migrates the store, before any pod is replaced. Migrations go forward only: earlier versions of the
-	// application must be able to read what a migration writes, since they run until they are replaced, and after a rollback.
+	// image of that version migrates the store, before any pod is replaced. Migrations go forward only: earlier versions
+	// must be able to read what a migration writes, since they run until they are replaced, and after a rollback.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	SchemaVersion int32 `json:"schemaVersion,omitempty"`

@@ -163,7 +163,7 @@ func TestBeginsOnceAsManyPodsAsWereRequested(t *testing.T) {
 	}
 }
 
-// TestCountsDeletionsOfOtherReplicaSets has a pod of a middle revision that was unavailable by the status of its ReplicaSet when its
+// TestCountsDeletionsOfOtherReplicaSets has a pod between two revisions that the status had as unavailable when its
 // deletion began, and is available before the cache of pods shows that deletion.
 func TestCountsDeletionsOfOtherReplicaSets(t *testing.T) {
 	middle := successor(1)

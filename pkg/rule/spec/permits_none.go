@@ -9,7 +9,7 @@ import (
 )
 
 // PermitsNone returns why an availablePolicy permits no pod while all pods are available and no more than desired, such as
-// "has minAvailable 3 with 3 pods"; empty if it permits some. pods is the number of pods, or of desired pods if that is higher; 0 if it is not
+// "has minAvailable 3 with 3 pods"; empty if it permits some. pods is how many pods there are, or are desired if that is higher; 0 if it is not
 // known. Such a rule passes an available pod only while there are more pods than desired, as in a rollout with maxSurge. Admission, the
 // condition Stalled and doctor report it.
 func PermitsNone(policy *appsv1alpha1.AvailablePolicy, pods int) string {

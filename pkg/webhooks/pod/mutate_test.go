@@ -220,11 +220,11 @@ func TestMutatorIsDeterministic(t *testing.T) {
 
 func mutator(t *testing.T) *pod.Mutator {
 	t.Helper()
-	return pod.NewMutator(decoder(t), identity, options(), clock()).Settling(servicesOf)
+	return pod.NewMutator(decoder(t), identity, options(), clock()).Settling(plainServices)
 }
 
-// servicesOf is a namespace with a plain Service that selects pods with the label plain.
-func servicesOf(_ context.Context, pod *corev1.Pod, facts lifecycle.PodFacts) (lifecycle.Services, error) {
+// plainServices is a namespace with a plain Service that selects pods with the label plain.
+func plainServices(_ context.Context, pod *corev1.Pod, facts lifecycle.PodFacts) (lifecycle.Services, error) {
 	if facts.Ready || facts.Protected() || pod.Labels["plain"] == "true" {
 		return lifecycle.ServicesSome, nil
 	}
