@@ -24,15 +24,13 @@ func Findings(s *clusterstate.Snapshot, now time.Time) []doctor.Finding {
 	} {
 		d.Unread[source] = "not in the snapshot"
 	}
-	for resource, sources := range map[string][]doctor.Source{
-		"pods": {doctor.SourcePods}, "services": {doctor.SourceServices}, "poddisruptionbudgets": {doctor.SourceBudgets},
-		"podtransitionrules": {doctor.SourceRules}, "podtransitionpolicies": {doctor.SourceShared}, "podoperations": {doctor.SourceOperations},
-		"deployments": {doctor.SourceWorkloads}, "statefulsets": {doctor.SourceWorkloads}, "daemonsets": {doctor.SourceWorkloads},
+	for resource, source := range map[string]doctor.Source{
+		"pods": doctor.SourcePods, "services": doctor.SourceServices, "poddisruptionbudgets": doctor.SourceBudgets,
+		"podtransitionrules": doctor.SourceRules, "podtransitionpolicies": doctor.SourceShared, "podoperations": doctor.SourceOperations,
+		"deployments": doctor.SourceWorkloads, "statefulsets": doctor.SourceWorkloads, "daemonsets": doctor.SourceWorkloads,
 	} {
-		for _, source := range sources {
-			if s.CannotRead(resource) {
-				d.Unread[source] = "it could not be read"
-			}
+		if s.CannotRead(resource) {
+			d.Unread[source] = "it could not be read"
 		}
 	}
 	return doctor.Inspect(d, doctor.Options{}, now).Findings
