@@ -24,15 +24,14 @@ type Step struct {
 var fileName = regexp.MustCompile("`([a-z-]+\\.yaml)`:$")
 
 // Read returns the steps of a page. A YAML block is a file if the text before it ends with the name of a file and a colon, a
-// block without a language has commands with the prompt "$ ", and a block of sh has commands. It returns an error for
-// a page without commands.
+// block without a language has commands with the prompt "$ ", and a block of sh has commands.
 func Read(path string) ([]Step, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading a page: %w", err)
 	}
 	var steps []Step
-	before, hasCommands := "", false
+	before := ""
 	for i, part := range strings.Split("\n"+string(text), "\n```") {
 		if i%2 == 0 {
 			before = strings.TrimSpace(part)
@@ -49,12 +48,50 @@ func Read(path string) ([]Step, error) {
 			for _, one := range strings.Split("\n"+content, "\n$ ")[1:] {
 				command, output, _ := strings.Cut(one, "\n")
 				steps = append(steps, Step{Command: command, Output: strings.TrimRight(output, "\n") + "\n"})
-				hasCommands = true
 			}
 		}
 	}
-	if !hasCommands {
-		return nil, fmt.Errorf("%s has no commands", path)
-	}
 	return steps, nil
 }
+
+// block matches a block of a page, which may be part of a list: its language and its content.
+var block = regexp.MustCompile("(?ms)^ *```([a-z]*)\n(.*?)^ *```")
+
+// Commands returns the shell commands of a page, in its order, each on one line and without comments: the lines of blocks of sh, and
+// those with the prompt "$ " of other blocks of a shell. A line goes on after a backslash, a pipe and an open quote.
+func Commands(path string) ([]string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading a page: %w", err)
+	}
+	var commands []string
+	for _, found := range block.FindAllStringSubmatch(string(text), -1) {
+		language, content := found[1], found[2]
+		if language != "sh" && language != "console" && language != "" {
+			continue
+		}
+		line := ""
+		for part := range strings.Lines(content) {
+			part = strings.TrimSpace(part)
+			if line == "" && language != "sh" {
+				command, isCommand := strings.CutPrefix(part, "$ ")
+				if !isCommand {
+					continue
+				}
+				part = command
+			}
+			line = strings.TrimSpace(strings.TrimRight(line, " \\") + " " + part)
+			if strings.HasSuffix(line, "\\") || strings.HasSuffix(line, "|") || strings.Count(line, "'")%2 == 1 {
+				continue
+			}
+			if command := strings.TrimSpace(comment.ReplaceAllString(line, "")); command != "" {
+				commands = append(commands, command)
+			}
+			line = ""
+		}
+	}
+	return commands, nil
+}
+
+// comment matches the comment at the end of a command.
+var comment = regexp.MustCompile(`(^|\s+)# .*$`)
