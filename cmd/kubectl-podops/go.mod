@@ -6,6 +6,7 @@ replace github.com/podops-dev/podops => ../..
 
 require (
 	charm.land/bubbletea/v2 v2.1.1
+	github.com/agnivade/levenshtein v1.2.1
 	github.com/charmbracelet/colorprofile v0.4.3
 	github.com/go-logr/logr v1.4.4
 	github.com/google/go-cmp v0.7.0
@@ -34,7 +35,6 @@ require (
 	cel.dev/expr v0.25.2 // indirect
 	github.com/Azure/go-ansiterm v0.0.0-20250102033503-faa5f7b0171c // indirect
 	github.com/MakeNowJust/heredoc v1.0.0 // indirect
-	github.com/agnivade/levenshtein v1.2.1 // indirect
 	github.com/antlr4-go/antlr/v4 v4.13.1 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/blang/semver/v4 v4.0.0 // indirect

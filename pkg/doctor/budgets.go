@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 const kindBudget = "pdb"
@@ -53,7 +55,7 @@ func permitsNothing(budget *policyv1.PodDisruptionBudget) string {
 	case bound.String() == "100%":
 		return "has minAvailable 100%"
 	case budget.Status.ExpectedPods > 0 && budget.Status.DesiredHealthy >= budget.Status.ExpectedPods:
-		return fmt.Sprintf("has minAvailable %s with %d pods", bound.String(), budget.Status.ExpectedPods)
+		return fmt.Sprintf("has minAvailable %s with %s", bound.String(), text.Count(int(budget.Status.ExpectedPods), "pod"))
 	default:
 		return ""
 	}

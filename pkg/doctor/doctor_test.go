@@ -325,8 +325,12 @@ func ruleFaults() map[string]fault {
 			withRule(available(appsv1alpha1.AvailablePolicy{MinAvailableValue: new(intstr.FromString("100%"))}))(t, s)
 			s.Deployments[0].Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: new(intstr.FromInt32(0))}
 		}, "podtransitionrule default/available", "no available pod ever passes it"},
-		"no pod may be unavailable":              {"rule-never-passes", withRule(available(appsv1alpha1.AvailablePolicy{MaxUnavailableValue: new(intstr.FromInt32(0))})), "podtransitionrule default/available", "maxUnavailable 0"},
-		"the manager reports it":                 {"rule-never-passes", withRule(condition(rule("r"), appsv1alpha1.ConditionStalled, metav1.ConditionTrue, appsv1alpha1.ReasonNeverPasses, "rule x permits no pod")), "podtransitionrule default/r", "rule x permits no pod"},
+		"no pod may be unavailable": {"rule-never-passes", withRule(available(appsv1alpha1.AvailablePolicy{MaxUnavailableValue: new(intstr.FromInt32(0))})), "podtransitionrule default/available", "maxUnavailable 0"},
+		"the manager reports it":    {"rule-never-passes", withRule(condition(rule("r"), appsv1alpha1.ConditionStalled, metav1.ConditionTrue, appsv1alpha1.ReasonNeverPasses, "rule x permits no pod")), "podtransitionrule default/r", "rule x permits no pod"},
+		"a count is written for a percentage": {
+			"rule-limits-nothing", withRule(available(appsv1alpha1.AvailablePolicy{MaxUnavailableValue: new(intstr.FromInt32(25))})),
+			"podtransitionrule default/available", `permits all of its 3 pods at once: maxUnavailableValue is 25; a percentage is written "25%"`,
+		},
 		"a rule requires what it excludes":       {"rule-never-passes", withRule(rule("r", labelled(never))), "podtransitionrule default/r", "requires values of the label approved that exclude each other"},
 		"a rule requires what it does not match": {"rule-never-passes", withRule(rule("r", labelled(requires("app", "shop")))), "podtransitionrule default/r", "label app"},
 		"a rule does not compile":                {"rule-not-evaluated", withRule(condition(rule("r"), appsv1alpha1.ConditionReady, metav1.ConditionFalse, appsv1alpha1.ReasonCompileFailed, "1:1: x")), "podtransitionrule default/r", "CompileFailed"},
@@ -538,7 +542,7 @@ func TestText(t *testing.T) {
 	withRule(quarantinedRule())(t, snapshot)
 	snapshot.Installed.Mutating[0].Webhooks[0].FailurePolicy = new(admissionregistrationv1.Ignore)
 	snapshot.Unread[doctor.SourceRuleSecrets] = `secrets "token" is forbidden: User "jane" cannot get resource "secrets"`
-	got := doctor.Text(doctor.Inspect(*snapshot, doctor.Options{}, now))
+	got := doctor.Text(doctor.Inspect(*snapshot, doctor.Options{}, now), 80)
 	path := filepath.Join("testdata", "report.txt")
 	if os.Getenv("UPDATE_GOLDEN") != "" {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // Level is the severity of a Finding.
@@ -78,6 +80,11 @@ func (r Report) Count(level Level) int {
 		}
 	}
 	return count
+}
+
+// Summary returns how many errors and warnings there are, in words.
+func (r Report) Summary() string {
+	return text.Count(r.Count(LevelError), "error") + ", " + text.Count(r.Count(LevelWarning), "warning")
 }
 
 // docs returns the section of a check.

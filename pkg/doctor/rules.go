@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
@@ -38,6 +39,7 @@ const (
 func ruleChecks() []check {
 	return []check{
 		{id: "rule-never-passes", reads: []Source{SourceRules, SourcePods, SourceWorkloads}, find: (*inspection).ruleNeverPasses},
+		{id: "rule-limits-nothing", reads: []Source{SourceRules, SourcePods}, find: (*inspection).ruleLimitsNothing},
 		{id: "rule-not-evaluated", reads: []Source{SourceRules}, find: (*inspection).ruleNotEvaluated},
 		{id: "rule-quarantined", reads: []Source{SourceRules}, find: (*inspection).ruleQuarantined},
 		{id: "rule-selects-nothing", reads: []Source{SourceRules, SourcePods}, find: (*inspection).ruleSelectsNothing},
@@ -189,6 +191,30 @@ func (in *inspection) ruleSelectsNothing() []Finding {
 		finding := ofRule(owner, LevelWarning, words)
 		finding.Remedy = fmt.Sprintf("kubectl get pods -n %s --show-labels; %s", owner.Namespace, finding.Remedy)
 		findings = append(findings, finding)
+	}
+	return findings
+}
+
+// ruleLimitsNothing finds counts that are as high as the number of pods, such as 25 for 25%.
+func (in *inspection) ruleLimitsNothing() []Finding {
+	var findings []Finding
+	for i := range in.Rules {
+		owner := &in.Rules[i]
+		pods := max(int(owner.Status.Desired), len(in.selected(owner.Namespace, owner.Spec.Selector)))
+		for _, r := range enforced(owner.Spec.Rules) {
+			if r.AvailablePolicy == nil || r.Filter != nil || pods < 2 {
+				continue
+			}
+			bound := r.AvailablePolicy.MaxUnavailableValue
+			if bound == nil || bound.Type != intstr.Int || bound.IntValue() < pods || r.AvailablePolicy.MinAvailableValue != nil {
+				continue
+			}
+			words := fmt.Sprintf("rule %s permits all of its %d pods at once: maxUnavailableValue is %d", r.Name, pods, bound.IntValue())
+			if bound.IntValue() <= 100 {
+				words += fmt.Sprintf(`; a percentage is written "%d%%"`, bound.IntValue())
+			}
+			findings = append(findings, ofRule(owner, LevelWarning, words))
+		}
 	}
 	return findings
 }

@@ -105,7 +105,7 @@ func TestAnnotationsHaveTheRulesThatAStatusLeavesOut(t *testing.T) {
 		`{"ruleName":"a","reason":"LabelMismatch: older numbers"},{"ruleName":"b","reason":"Denied: not today"}]}`}
 	snapshot := &clusterstate.Snapshot{Pods: []*corev1.Pod{pod}, Rules: []*appsv1alpha1.PodTransitionRule{withheld(blockedBy("a", "LabelMismatch"))}}
 	var out strings.Builder
-	if err := explain.Write(&out, []explain.Explanation{explain.Pod(snapshot, pod, now())}, now()); err != nil {
+	if err := explain.Write(&out, []explain.Explanation{explain.Pod(snapshot, pod, now())}, now(), 80); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"1. operation upgrade of id a waits for rule web/a: the message (LabelMismatch)", "2. operation upgrade of id a waits for rule web/b: not today (Denied)", `{"skipRules":["a","b"]}`} {
@@ -275,7 +275,7 @@ func TestARollbackIsNotUndone(t *testing.T) {
 				ReplicaSets: []*appsv1.ReplicaSet{newest, old}, Rules: []*appsv1alpha1.PodTransitionRule{withheld()},
 			}
 			var out strings.Builder
-			if err := explain.Write(&out, []explain.Explanation{explain.Pod(snapshot, pod, now())}, now()); err != nil {
+			if err := explain.Write(&out, []explain.Explanation{explain.Pod(snapshot, pod, now())}, now(), 80); err != nil {
 				t.Fatal(err)
 			}
 			if strings.Contains(out.String(), "rollout undo") != test.undo || strings.Contains(out.String(), "exemptRevisions: Abandoned") == test.undo {

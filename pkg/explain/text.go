@@ -9,29 +9,29 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/podops-dev/podops/pkg/text"
 )
 
-// width is the width of the lines of an explanation. Commands and names are never broken.
-const width = 80
-
-// Write prints explanations as human-readable text.
-func Write(out io.Writer, explanations []Explanation, now time.Time) error {
-	var text strings.Builder
+// Write prints explanations as human-readable text, in lines of at most width characters. Commands and names are never broken.
+func Write(out io.Writer, explanations []Explanation, now time.Time, width int) error {
+	var lines strings.Builder
 	for i, e := range explanations {
 		if i > 0 {
-			text.WriteString("\n")
+			lines.WriteString("\n")
 		}
-		p := &printer{text: &text, now: now}
+		p := &printer{text: &lines, now: now, width: width}
 		p.explanation(e)
 	}
-	_, err := io.WriteString(out, text.String())
+	_, err := io.WriteString(out, lines.String())
 	return err
 }
 
 // printer prints one explanation.
 type printer struct {
-	text *strings.Builder
-	now  time.Time
+	text  *strings.Builder
+	now   time.Time
+	width int
 }
 
 func (p *printer) explanation(e Explanation) {
@@ -179,19 +179,6 @@ func (p *printer) until(at *metav1.Time) string {
 func (p *printer) wrapped(indent, text string) { p.hanging(indent, indent+"  ", text) }
 
 // hanging prints a text after first, and its further lines after rest.
-func (p *printer) hanging(first, rest, text string) {
-	line, used := first, len([]rune(first))
-	empty := true
-	for _, word := range strings.Fields(text) {
-		size := len([]rune(word))
-		if !empty && used+1+size > width {
-			p.text.WriteString(strings.TrimRight(line, " ") + "\n")
-			line, used, empty = rest, len([]rune(rest)), true
-		}
-		if !empty {
-			line, used = line+" ", used+1
-		}
-		line, used, empty = line+word, used+size, false
-	}
-	p.text.WriteString(strings.TrimRight(line, " ") + "\n")
+func (p *printer) hanging(first, rest, words string) {
+	p.text.WriteString(text.Wrap(first, rest, words, p.width))
 }

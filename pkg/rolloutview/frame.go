@@ -8,6 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 const (
@@ -106,7 +108,7 @@ func (r renderer) state() Segment {
 				withheld++
 			}
 		}
-		return Segment{countOf(withheld) + " withheld by rules", StyleWaiting}
+		return Segment{text.Count(withheld, "pod") + " withheld by rules", StyleWaiting}
 	default:
 		return Segment{"in progress", StyleOff}
 	}
@@ -126,7 +128,7 @@ func (r renderer) revisions(rows int) []Line {
 		for i := range hidden {
 			pods += len(hidden[i].Pods)
 		}
-		last = []Line{{{fmt.Sprintf("… and %s in %d more of the revisions", countOf(pods), len(hidden)), StyleFaint}}}
+		last = []Line{{{fmt.Sprintf("… and %s in %d more of the revisions", text.Count(pods, "pod"), len(hidden)), StyleFaint}}}
 	}
 	return append(r.groups(shown, rows-len(last)-2*len(shown)), last...)
 }
@@ -268,14 +270,6 @@ func trafficOf(pod Pod) string {
 	default:
 		return fmt.Sprintf("%d/%d", pod.TrafficOn, pod.Backends)
 	}
-}
-
-// countOf returns a number of pods in words.
-func countOf(pods int) string {
-	if pods == 1 {
-		return "1 pod"
-	}
-	return fmt.Sprintf("%d pods", pods)
 }
 
 // words returns the number of pods by group.

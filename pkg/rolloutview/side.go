@@ -6,6 +6,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // messageLines is the maximum number of lines of the message of a rule.
@@ -33,7 +34,7 @@ func (r renderer) side() []Line {
 		if traffic.By == byEndpoints {
 			how = "by EndpointSlices"
 		}
-		lines = append(lines, Line{s.name(traffic.Name), {Text: fmt.Sprintf("traffic on %d of %s, %s", traffic.On, countOf(traffic.Pods), how)}})
+		lines = append(lines, Line{s.name(traffic.Name), {Text: fmt.Sprintf("traffic on %d of %s, %s", traffic.On, text.Count(traffic.Pods, "pod"), how)}})
 	}
 	for _, note := range r.view.Notes {
 		lines = append(lines, Line{{note, StyleFaint}})

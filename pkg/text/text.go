@@ -66,3 +66,31 @@ func printable(char rune) string {
 func Prefix(text string, limit int) string {
 	return strings.ToValidUTF8(text[:min(len(text), limit)], "")
 }
+
+// Wrap returns text in lines of at most width characters, each with its newline: the first after first, the others after rest. Words are
+// not broken.
+func Wrap(first, rest, text string, width int) string {
+	var lines strings.Builder
+	line, used, empty := first, utf8.RuneCountInString(first), true
+	for _, word := range strings.Fields(text) {
+		size := utf8.RuneCountInString(word)
+		if !empty && used+1+size > width {
+			lines.WriteString(strings.TrimRight(line, " ") + "\n")
+			line, used, empty = rest, utf8.RuneCountInString(rest), true
+		}
+		if !empty {
+			line, used = line+" ", used+1
+		}
+		line, used, empty = line+word, used+size, false
+	}
+	lines.WriteString(strings.TrimRight(line, " ") + "\n")
+	return lines.String()
+}
+
+// Count returns a number of things, such as "1 error" and "2 errors".
+func Count(number int, noun string) string {
+	if number == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", number, noun)
+}

@@ -11,6 +11,24 @@ import (
 	"github.com/podops-dev/podops/pkg/text"
 )
 
+func TestWrap(t *testing.T) {
+	const word = "größer"
+	if got, want := text.Wrap("-> ", "   ", word+" "+word+"  "+word, 16), "-> "+word+" "+word+"\n   "+word+"\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := text.Wrap("", "  ", word+" "+word, 3), word+"\n  "+word+"\n"; got != want {
+		t.Errorf("words that are too long: got %q, want %q", got, want)
+	}
+}
+
+func TestCount(t *testing.T) {
+	for number, want := range map[int]string{0: "0 errors", 1: "1 error", 2: "2 errors"} {
+		if got := text.Count(number, "error"); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func TestLine(t *testing.T) {
 	for name, tc := range map[string]struct {
 		text  string

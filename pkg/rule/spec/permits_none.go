@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // PermitsNone returns why an availablePolicy permits no pod while all pods are available and no more than desired, such as
@@ -30,5 +31,5 @@ func PermitsNone(policy *appsv1alpha1.AvailablePolicy, pods int) string {
 	if err != nil || pods == 0 || least < pods {
 		return ""
 	}
-	return fmt.Sprintf("has minAvailable %s with %d pods", bound.String(), pods)
+	return fmt.Sprintf("has minAvailable %s with %s", bound.String(), text.Count(pods, "pod"))
 }

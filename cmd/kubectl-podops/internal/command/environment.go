@@ -151,6 +151,12 @@ func (e *Environment) Terminal() (width, height int, is bool) {
 	return width, height, err == nil
 }
 
+// Columns returns the width of printed text: that of the terminal, between 80 and 120 characters.
+func (e *Environment) Columns() int {
+	width, _, _ := e.Terminal()
+	return min(max(width, 80), 120)
+}
+
 // Interactive reports whether standard input is a terminal, on which a user can answer.
 func (e *Environment) Interactive() bool {
 	file, ok := e.In.(*os.File)

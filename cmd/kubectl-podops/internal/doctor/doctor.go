@@ -97,7 +97,7 @@ func run(cmd *cobra.Command, env *command.Environment, flags options) error {
 		return err
 	}
 	report := doctor.Inspect(snapshot, doctor.Options{Long: flags.long}, env.Now())
-	if err := write(env.Out, report, flags.output); err != nil {
+	if err := write(env.Out, report, flags.output, env.Columns()); err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
 	// Every user may read the version of Kubernetes: that alone is no result, unless it is a finding.
@@ -105,7 +105,7 @@ func run(cmd *cobra.Command, env *command.Environment, flags options) error {
 		return errors.New("no check could read its objects")
 	}
 	if flags.fails(report) {
-		return &command.Findings{Summary: fmt.Sprintf("doctor: %d errors, %d warnings", report.Count(doctor.LevelError), report.Count(doctor.LevelWarning))}
+		return &command.Findings{Summary: "doctor: " + report.Summary()}
 	}
 	return nil
 }
@@ -162,8 +162,8 @@ func Scheme() *runtime.Scheme {
 	return scheme
 }
 
-// write writes a report in a format.
-func write(out io.Writer, report doctor.Report, format string) error {
+// write writes a report in a format, and text in lines of at most width characters.
+func write(out io.Writer, report doctor.Report, format string, width int) error {
 	switch format {
 	case "json":
 		encoder := json.NewEncoder(out)
@@ -177,7 +177,7 @@ func write(out io.Writer, report doctor.Report, format string) error {
 		_, err = out.Write(encoded)
 		return err
 	default:
-		_, err := io.WriteString(out, doctor.Text(report))
+		_, err := io.WriteString(out, doctor.Text(report, width))
 		return err
 	}
 }

@@ -165,7 +165,7 @@ func write(env *command.Environment, explanations []explain.Explanation, output 
 			_, err := fmt.Fprintln(env.Out, "No pod waits.")
 			return err
 		}
-		return explain.Write(env.Out, explanations, env.Now())
+		return explain.Write(env.Out, explanations, env.Now(), env.Columns())
 	}
 	var value any = append([]explain.Explanation{}, explanations...)
 	if one {

@@ -37,7 +37,10 @@ func objectChecks() map[string]check {
 		"schema":               {levelError, "A value does not fit the schema or its CEL rules", "Set a value that the message allows."},
 		"empty-selector":       {levelError, "The selector is empty, and would catch every pod of the namespace", "Select pods by a label."},
 		"max-unavailable-zero": {levelError, "maxUnavailable is 0", `Set at least 1 or 1%, or write minAvailableValue: "100%".`},
-		"invalid-field":        {levelError, "Admission denies the object", "Follow the message."},
+		"invalid-bound": {
+			levelError, "A bound is neither a number nor a percentage", "Write a number without quotes, such as 1, or a percentage without spaces, such as 25%.",
+		},
+		"invalid-field": {levelError, "Admission denies the object", "Follow the message."},
 		"invalid-parameters": {
 			levelError, "The parameters do not fit the schema of the PodTransitionPolicy", "Correct them; spec.parameters of the policy has the schema.",
 		},

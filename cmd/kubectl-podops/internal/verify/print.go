@@ -6,6 +6,8 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // text prints a report for a terminal.
@@ -23,7 +25,8 @@ func (v *verb) text(r report) error {
 		}
 		_, _ = fmt.Fprintf(v.Out, "  fix: %s\n", found.Fix)
 	}
-	_, err := fmt.Fprintf(v.Out, "objects: %d; findings: %d errors, %d warnings, %d notes\n", r.Objects, r.Errors, r.Warnings, r.Notes)
+	_, err := fmt.Fprintf(v.Out, "objects: %d; findings: %s, %s, %s\n",
+		r.Objects, text.Count(r.Errors, "error"), text.Count(r.Warnings, "warning"), text.Count(r.Notes, "note"))
 	return err
 }
 

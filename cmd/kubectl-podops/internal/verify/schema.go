@@ -4,8 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
+	"slices"
+	"strings"
 
+	"github.com/agnivade/levenshtein"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
@@ -95,4 +99,29 @@ func (s schema) validate(ctx context.Context, raw []byte) (field.ErrorList, erro
 	}
 	found, _ := s.rules.Validate(ctx, nil, s.structural, object, nil, math.MaxInt64)
 	return append(errs, found...), nil
+}
+
+// nearest returns the name of a field that an unknown field was probably meant to be: at most a third of its letters differ. It returns
+// an empty string if there is none.
+func (s schema) nearest(path string) string {
+	parent, names := s.structural, strings.Split(path, ".")
+	for _, name := range names[:len(names)-1] {
+		name, _, isItem := strings.Cut(name, "[")
+		field, known := parent.Properties[name]
+		if isItem && field.Items != nil {
+			field = *field.Items
+		}
+		if !known {
+			return ""
+		}
+		parent = &field
+	}
+	unknown := names[len(names)-1]
+	nearest, least := "", len(unknown)/3+1
+	for _, name := range slices.Sorted(maps.Keys(parent.Properties)) {
+		if distance := levenshtein.ComputeDistance(strings.ToLower(unknown), strings.ToLower(name)); distance < least {
+			nearest, least = name, distance
+		}
+	}
+	return nearest
 }

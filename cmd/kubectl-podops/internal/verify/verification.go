@@ -44,7 +44,11 @@ func (v *verification) run(ctx context.Context) ([]finding, error) {
 		return nil, err
 	}
 	for _, path := range unknown {
-		v.add("unknown-field", path, fmt.Sprintf("unknown field %q", path))
+		message := fmt.Sprintf("unknown field %q", path)
+		if name := v.schema.nearest(path); name != "" {
+			message += fmt.Sprintf(", did you mean %q?", name)
+		}
+		v.add("unknown-field", path, message)
 	}
 	raw := v.document.JSON
 	if v.document.Kind.Kind == "PodTransitionRule" {
@@ -63,7 +67,7 @@ func (v *verification) run(ctx context.Context) ([]finding, error) {
 		return nil, err
 	}
 	for _, err := range errs {
-		v.add(idOf(err.Field, "schema"), err.Field, err.ErrorBody())
+		v.add(idOf(err.Field, err.ErrorBody(), "schema"), err.Field, err.ErrorBody())
 	}
 	if len(errs) > 0 {
 		return v.findings, nil
@@ -203,7 +207,7 @@ func (v *verification) addAbsent(at string, found absence.Finding) {
 // addAnswer adds the findings of the webhooks.
 func (v *verification) addAnswer(answer admission.Answer) {
 	for _, cause := range answer.Causes {
-		v.add(idOf(cause.Field, "invalid-field"), cause.Field, cause.Message)
+		v.add(idOf(cause.Field, cause.Message, "invalid-field"), cause.Field, cause.Message)
 	}
 	if answer.Denied != "" {
 		v.add("invalid-field", "", answer.Denied)
@@ -229,12 +233,14 @@ func (v *verification) addAnswer(answer admission.Answer) {
 }
 
 // idOf returns the id of a denial of a field.
-func idOf(field, otherwise string) string {
+func idOf(field, message, otherwise string) string {
 	switch {
 	case field == "spec.selector":
 		return "empty-selector"
-	case strings.Contains(field, ".maxUnavailable"):
+	case strings.Contains(field, ".maxUnavailable") && (strings.Contains(message, "Invalid value: 0:") || strings.Contains(message, `Invalid value: "0%":`)):
 		return "max-unavailable-zero"
+	case strings.HasSuffix(field, "AvailableValue"), strings.HasSuffix(field, "UnavailableValue"):
+		return "invalid-bound"
 	case strings.Contains(field, ".rego.parameters"):
 		return "invalid-parameters"
 	default:
@@ -268,9 +274,6 @@ func (v *verification) add(id, field, message string) {
 	known, ok := catalogue()[id]
 	if !ok {
 		known = catalogue()["invalid-field"]
-	}
-	if id == "max-unavailable-zero" && !strings.Contains(message, "0") {
-		id, known = "schema", catalogue()["schema"]
 	}
 	v.findings = append(v.findings, finding{
 		ID: id, Level: known.Level, File: v.document.File, Line: v.document.LineOf(field), Field: field, Message: message, Fix: known.Fix,
