@@ -11,17 +11,17 @@ import (
 // MaxSettleTime bounds the settle time that a pod may request.
 const MaxSettleTime = 10 * time.Minute
 
-// Services is whether a Service selects a pod whose controller does not protect it.
+// Services is whether a Service selects a pod.
 type Services int
 
 const (
 	// ServicesUnknown means that the Services were not read. The pod settles, as if a Service selected it.
 	ServicesUnknown Services = iota
 
-	// ServicesNone means that no such Service selects the pod, so that only protected Services have its endpoint.
+	// ServicesNone means that no Service selects the pod, so that no node routes to it.
 	ServicesNone
 
-	// ServicesSome means that such a Service selects the pod.
+	// ServicesSome means that a Service selects the pod.
 	ServicesSome
 )
 

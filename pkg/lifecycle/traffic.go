@@ -30,9 +30,8 @@ func (m *machine) operate(id string) {
 }
 
 // trafficIsOff reports whether no protection finalizer is left, the gate is False, and the pod
-// was seen unready (or the kubelet was late), for the settle time where service controllers protect
-// it from a part of its traffic only. The gate must be False already: no component has seen a gate
-// that this very change sets.
+// was seen unready (or the kubelet was late), for the settle time. The gate must be False already:
+// no component has seen a gate that this very change sets.
 func (m *machine) trafficIsOff() bool {
 	if m.facts.Protected() {
 		return false

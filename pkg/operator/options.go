@@ -130,7 +130,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second, "how long to wait between tries")
 	flags.IntVar(&o.Workers, "workers", 10, "how many pods, and how many namespaces, are reconciled at once")
 	flags.Float64Var(&o.EventRate, "event-rate", eventqueue.DefaultRate, "how many events a second each namespace may have in the long run; 0 records no events")
-	flags.DurationVar(&o.Settle, "settle-time", 2*time.Second, "time for which a pod that a Service selects whose controller does not protect it must have been unready before it is operated on, so that every node has removed its endpoints; the annotation "+appsv1alpha1.SettleTimeAnnotationKey+" of a pod overrides it")
+	flags.DurationVar(&o.Settle, "settle-time", 2*time.Second, "time for which a pod that a Service selects must have been unready before it is operated on, so that every node has removed its endpoints; the annotation "+appsv1alpha1.SettleTimeAnnotationKey+" of a pod overrides it")
 	flags.DurationVar(&o.GateSyncTimeout, "gate-sync-timeout", time.Minute, "how long an operation waits for the kubelet to make the pod unready, and a pod counts as available before the kubelet makes it Ready")
 	flags.StringVar(&o.GateSyncPolicy, "gate-sync-policy", appsv1alpha1.GateSyncContinue, "whether operations continue when the kubelet has not made the pod unready within the gate sync timeout (Continue) or wait until it does (Hold); the annotation "+appsv1alpha1.GateSyncPolicyAnnotationKey+" of a pod overrides it")
 	flags.DurationVar(&o.MaxHold, "max-hold", 0, "for how long rules and PodDisruptionBudgets may hold back a delete or an eviction that PodOps defers, from 1s, unless the PodTransitionRule has a maxHold; 0s: no bound")

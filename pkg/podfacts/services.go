@@ -11,8 +11,9 @@ import (
 	"github.com/podops-dev/podops/pkg/podstate"
 )
 
-// Services reports whether a Service selects a pod whose controller does not protect it. It reads only when that decides how long
-// the pod settles: a pod that prepares, is unready, and that no finalizer protects any more.
+// Services reports whether a Service selects a pod. An adapter of the Service changes nothing: its finalizer reports the load balancer, and
+// clients also use the cluster IP. It reads only when that decides how long the pod settles: a pod that prepares, is unready, and that no
+// finalizer protects any more.
 func (e *Employers) Services(ctx context.Context, pod *corev1.Pod, facts lifecycle.PodFacts) (lifecycle.Services, error) {
 	if !facts.Preparing() || facts.Ready || facts.Protected() || facts.SettleTime != nil {
 		return lifecycle.ServicesUnknown, nil
@@ -22,9 +23,7 @@ func (e *Employers) Services(ctx context.Context, pod *corev1.Pod, facts lifecyc
 		return lifecycle.ServicesUnknown, fmt.Errorf("listing the Services of namespace %s: %w", pod.Namespace, err)
 	}
 	for i := range list.Items {
-		service := &list.Items[i]
-		_, protects := facts.Expected[podstate.EmployerOf(service.Namespace, service.Name)]
-		if !protects && podstate.Selects(service, pod) {
+		if podstate.Selects(&list.Items[i], pod) {
 			return lifecycle.ServicesSome, nil
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// TestPlainServicesLetAPodSettle shows which Services make a pod settle, while the adapter of the Service web protects it.
-func TestPlainServicesLetAPodSettle(t *testing.T) {
+// TestServicesLetAPodSettle shows which Services make a pod settle that the adapter of the Service web protects.
+func TestServicesLetAPodSettle(t *testing.T) {
 	protected := func() *builders.PodBuilder {
 		return builders.MakePod("web-0").Label("app", "web").Unready(builders.Epoch).Gate(false).Preparing("a", "update").Expect("Service/default/web", finalizer)
 	}
@@ -26,9 +26,9 @@ func TestPlainServicesLetAPodSettle(t *testing.T) {
 		err      error
 		want     lifecycle.Services
 	}{
-		"the Service that protects it":            {pod: protected(), services: []client.Object{service("web", web)}, want: lifecycle.ServicesNone},
+		"the Service that protects it":            {pod: protected(), services: []client.Object{service("web", web)}, want: lifecycle.ServicesSome},
 		"a plain Service beside it":               {pod: protected(), services: []client.Object{service("web", web), service("plain", web)}, want: lifecycle.ServicesSome},
-		"a plain Service of other pods":           {pod: protected(), services: []client.Object{service("web", web), service("plain", map[string]string{"app": "db"})}, want: lifecycle.ServicesNone},
+		"a plain Service of other pods":           {pod: protected(), services: []client.Object{service("plain", map[string]string{"app": "db"})}, want: lifecycle.ServicesNone},
 		"a Service without a selector":            {pod: protected(), services: []client.Object{service("plain", nil)}, want: lifecycle.ServicesNone},
 		"no Service":                              {pod: protected(), want: lifecycle.ServicesNone},
 		"a finalizer that is left":                {pod: protected().Finalizer(finalizer), services: []client.Object{service("plain", web)}, want: lifecycle.ServicesUnknown},

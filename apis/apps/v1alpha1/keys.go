@@ -131,9 +131,8 @@ const (
 	AvailableConditionsAnnotationKey = "pod.kusionstack.io/available-conditions"
 
 	// SettleTimeAnnotationKey holds a duration such as "10s", at most ten minutes: the time
-	// for which the pod must have been unready before it is operated on, when no service
-	// controller puts a finalizer on it. Absent: the settle time of the manager if a Service
-	// selects the pod, otherwise zero. The user sets it.
+	// for which the pod must have been unready before it is operated on. Absent: the settle time
+	// of the manager if a Service selects the pod, otherwise zero. The user sets it.
 	SettleTimeAnnotationKey = LifecycleDomain + "/settle-time"
 
 	// GateSyncPolicyAnnotationKey selects whether operations on the pod continue when its

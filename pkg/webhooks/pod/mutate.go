@@ -62,8 +62,7 @@ func NewMutator(decoder admission.Decoder, identity string, options lifecycle.Op
 	}
 }
 
-// Settling makes pods settle whose controllers have taken off a part of their traffic only. It returns m, and must be called before m
-// serves.
+// Settling makes pods settle that a Service selects when their last finalizer goes. It returns m, and must be called before m serves.
 func (m *Mutator) Settling(services Services) *Mutator {
 	m.services = services
 	return m

@@ -102,7 +102,7 @@ func (s schema) validate(ctx context.Context, raw []byte) (field.ErrorList, erro
 }
 
 // nearest returns the name of a field that an unknown field was probably meant to be: at most a third of its letters differ. It returns
-// an empty string if there is none.
+// an empty string without one that is near.
 func (s schema) nearest(path string) string {
 	parent, names := s.structural, strings.Split(path, ".")
 	for _, name := range names[:len(names)-1] {
