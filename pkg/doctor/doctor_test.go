@@ -329,7 +329,7 @@ func ruleFaults() map[string]fault {
 		"the manager reports it":    {"rule-never-passes", withRule(condition(rule("r"), appsv1alpha1.ConditionStalled, metav1.ConditionTrue, appsv1alpha1.ReasonNeverPasses, "rule x permits no pod")), "podtransitionrule default/r", "rule x permits no pod"},
 		"a count is written for a percentage": {
 			"rule-limits-nothing", withRule(available(appsv1alpha1.AvailablePolicy{MaxUnavailableValue: new(intstr.FromInt32(25))})),
-			"podtransitionrule default/available", `permits all of its 3 pods at once: maxUnavailableValue is 25; a percentage is written "25%"`,
+			"podtransitionrule default/available", `permits all of 3 pods at once: maxUnavailableValue is 25; a percentage is written "25%"`,
 		},
 		"a rule requires what it excludes":       {"rule-never-passes", withRule(rule("r", labelled(never))), "podtransitionrule default/r", "requires values of the label approved that exclude each other"},
 		"a rule requires what it does not match": {"rule-never-passes", withRule(rule("r", labelled(requires("app", "shop")))), "podtransitionrule default/r", "label app"},

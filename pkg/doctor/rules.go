@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
@@ -202,18 +201,11 @@ func (in *inspection) ruleLimitsNothing() []Finding {
 		owner := &in.Rules[i]
 		pods := max(int(owner.Status.Desired), len(in.selected(owner.Namespace, owner.Spec.Selector)))
 		for _, r := range enforced(owner.Spec.Rules) {
-			if r.AvailablePolicy == nil || r.Filter != nil || pods < 2 {
+			words := spec.PermitsAll(r.AvailablePolicy, pods)
+			if words == "" || r.Filter != nil {
 				continue
 			}
-			bound := r.AvailablePolicy.MaxUnavailableValue
-			if bound == nil || bound.Type != intstr.Int || bound.IntValue() < pods || r.AvailablePolicy.MinAvailableValue != nil {
-				continue
-			}
-			words := fmt.Sprintf("rule %s permits all of its %d pods at once: maxUnavailableValue is %d", r.Name, pods, bound.IntValue())
-			if bound.IntValue() <= 100 {
-				words += fmt.Sprintf(`; a percentage is written "%d%%"`, bound.IntValue())
-			}
-			findings = append(findings, ofRule(owner, LevelWarning, words))
+			findings = append(findings, ofRule(owner, LevelWarning, fmt.Sprintf("rule %s %s", r.Name, words)))
 		}
 	}
 	return findings

@@ -132,7 +132,7 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 	if len(errs) > 0 {
 		return invalid(rule, errs)
 	}
-	early = append(early, v.neverFinishes(ctx, rule)...)
+	early = append(early, v.deploymentWarnings(ctx, rule)...)
 	return admission.Allowed("").WithWarnings(append(early, warnings(rule)...)...)
 }
 

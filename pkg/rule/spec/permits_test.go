@@ -38,3 +38,26 @@ func TestPermitsNone(t *testing.T) {
 		})
 	}
 }
+
+func TestPermitsAll(t *testing.T) {
+	bound := func(text string) *intstr.IntOrString { return new(intstr.Parse(text)) }
+	for sentence, tc := range map[string]struct {
+		policy *appsv1alpha1.AvailablePolicy
+		pods   int
+		want   string
+	}{
+		"no policy":                      {pods: 3},
+		"fewer":                          {policy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: bound("2")}, pods: 3},
+		"as many as there are":           {policy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: bound("3")}, pods: 3, want: `permits all of 3 pods at once: maxUnavailableValue is 3; a percentage is written "3%"`},
+		"more than a percentage has":     {policy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: bound("101")}, pods: 3, want: "permits all of 3 pods at once: maxUnavailableValue is 101"},
+		"all of them, as a percentage":   {policy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: bound("100%")}, pods: 3},
+		"one of one":                     {policy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: bound("1")}, pods: 1},
+		"another bound that limits them": {policy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: bound("3"), MinAvailableValue: bound("1")}, pods: 3},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			if got := spec.PermitsAll(tc.policy, tc.pods); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}

@@ -33,3 +33,21 @@ func PermitsNone(policy *appsv1alpha1.AvailablePolicy, pods int) string {
 	}
 	return fmt.Sprintf("has minAvailable %s with %s", bound.String(), text.Count(pods, "pod"))
 }
+
+// PermitsAll returns why a count of an availablePolicy limits nothing while all pods are available, such as "permits all of 6 pods at once:
+// maxUnavailableValue is 25; a percentage is written "25%""; empty if it limits them. A count for one pod is not reported. Admission and
+// doctor report it.
+func PermitsAll(policy *appsv1alpha1.AvailablePolicy, pods int) string {
+	if policy == nil || policy.MaxUnavailableValue == nil || policy.MinAvailableValue != nil || pods < 2 {
+		return ""
+	}
+	bound := policy.MaxUnavailableValue
+	if bound.Type != intstr.Int || bound.IntValue() < pods {
+		return ""
+	}
+	words := fmt.Sprintf("permits all of %d pods at once: maxUnavailableValue is %d", pods, bound.IntValue())
+	if bound.IntValue() <= 100 {
+		words += fmt.Sprintf(`; a percentage is written "%d%%"`, bound.IntValue())
+	}
+	return words
+}
