@@ -175,7 +175,10 @@ func budgetsOf(snapshot *clusterstate.Snapshot, sets []*appsv1alpha1.PodTransiti
 func limitOf(policy *appsv1alpha1.AvailablePolicy, desired int) (limit int, ok bool) {
 	limit = desired
 	if most, err := intstr.GetScaledValueFromIntOrPercent(policy.MaxUnavailableValue, desired, false); err == nil && policy.MaxUnavailableValue != nil {
-		limit, ok = min(limit, max(1, most)), true
+		if policy.MaxUnavailableValue.String() != "0" && policy.MaxUnavailableValue.String() != "0%" {
+			most = max(1, most)
+		}
+		limit, ok = min(limit, most), true
 	}
 	if least, err := intstr.GetScaledValueFromIntOrPercent(policy.MinAvailableValue, desired, true); err == nil && policy.MinAvailableValue != nil {
 		limit, ok = min(limit, max(0, desired-least)), true

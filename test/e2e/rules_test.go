@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -179,6 +180,20 @@ var _ = Describe("A rule", func() {
 		Consistently(ctx, p.list).Should(ContainElements(manyTimes(5, expect.BeWaiting("updater"))...))
 		Eventually(ctx, p.seeingRule("both")).Should(HaveField("Status.Blocked", ContainElement(HaveField("Message",
 			ContainSubstring("5 of 6 pods are available; at least 5 must be (minAvailable 5 of 6 desired)")))))
+	})
+
+	It("with a maximum of 0 lets rollouts pass that surge, and no delete", func(ctx context.Context) {
+		p.rule(ctx, maxUnavailable("0"))
+		p.deployment(ctx, 3, func(deployment *appsv1.Deployment) {
+			deployment.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: intOrString("1"), MaxUnavailable: intOrString("0")}
+		})
+		p.kubectl(ctx, "--namespace", p.namespace, "rollout", "restart", "deployment/web")
+		p.kubectl(ctx, "--namespace", p.namespace, "rollout", "status", "deployment/web", "--timeout=1m")
+		Eventually(ctx, p.list).Should(HaveLen(3))
+		p.awaitAvailable(ctx, 3)
+		Expect(p.admin.Delete(ctx, p.list(ctx)[0])).To(expect.BeRefused(429, "at least 3 must be (maxUnavailable 0, at most 0 of 3 desired pods)"))
+		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Conditions", ContainElement(
+			And(HaveField("Type", appsv1alpha1.ConditionStalled), HaveField("Status", metav1.ConditionFalse), HaveField("Reason", appsv1alpha1.ReasonPassesWithSurge)))))
 	})
 
 	It("reports its counts, and that it can never pass", func(ctx context.Context) {

@@ -237,12 +237,12 @@ type TransitionRuleFilter struct {
 type AvailablePolicy struct {
 	// maxUnavailableValue is the number of selected pods that may be unavailable
 	// at once: a count, or a percentage of the desired pods, rounded down but
-	// never below 1. 0 and "0%" are rejected: write minAvailableValue "100%". Unset: no
-	// upper limit.
+	// never to 0. With 0 or "0%" an available pod passes only while there are more
+	// available pods than desired, as in a rollout with maxSurge. Unset: no upper limit.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=4
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 2147483647 : type(self) == string && self.matches('^(100|[1-9][0-9]?)%$')",message="maxUnavailableValue must be a whole number from 1, or a percentage from \"1%\" to \"100%\" without spaces; for 0 write minAvailableValue 100%"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 2147483647 : type(self) == string && self.matches('^(100|[1-9]?[0-9])%$')",message="maxUnavailableValue must be a whole number from 0, or a percentage from \"0%\" to \"100%\" without spaces"
 	MaxUnavailableValue *intstr.IntOrString `json:"maxUnavailableValue,omitempty"`
 
 	// minAvailableValue is the number of selected pods that must stay available: a

@@ -73,7 +73,7 @@ func TestStatusTexts(t *testing.T) {
 			},
 		},
 		"compile-error": {
-			rules:   []appsv1alpha1.TransitionRule{atMostUnavailable("none", "0"), labelled("approved", "approved")},
+			rules:   []appsv1alpha1.TransitionRule{atMostUnavailable("none", "101%"), labelled("approved", "approved")},
 			arrange: func(s *harness) { s.put(waits(0).Label("approved", "yes").Obj()) },
 		},
 		"evaluation-error": {

@@ -10,6 +10,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
 // Ids of findings.
@@ -65,11 +66,8 @@ func ruleFindings(entry *appsv1alpha1.TransitionRule, selector *metav1.LabelSele
 	} else if why := contradiction(selector, filter, requires); why != "" && requires != nil {
 		found = append(found, Finding{NeverPasses, path + ".labelCheck.requires", "no pod ever passes the rule: " + why})
 	}
-	if available := entry.AvailablePolicy; available != nil && available.MinAvailableValue != nil && available.MinAvailableValue.String() == "100%" {
-		found = append(found, Finding{
-			PassesWithSurge, path + ".availablePolicy.minAvailableValue", "with 100% an available pod passes only while there are " +
-				"more pods than desired, as in a rollout with maxSurge; deletes and evictions of available pods wait",
-		})
+	if why := spec.PermitsNone(entry.AvailablePolicy, 0); why != "" {
+		found = append(found, Finding{PassesWithSurge, path + ".availablePolicy", spec.PassesWithSurge(why)})
 	}
 	for i, operation := range entry.Conditions {
 		if !rule.BeginsOperation(operation, entry.Stage) {

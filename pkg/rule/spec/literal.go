@@ -67,10 +67,13 @@ func boundOf(value *intstr.IntOrString) *bound {
 	if value == nil {
 		return nil
 	}
-	if percent, ok := percentOf(*value); ok {
+	if percent, ok := percentOf(*value); ok && percent > 0 {
 		return &bound{Percent: &percent}
 	}
-	count := value.IntValue()
+	count := 0 // also for "0%": a percentage is never rounded to 0
+	if value.Type == intstr.Int {
+		count = value.IntValue()
+	}
 	return &bound{Count: &count}
 }
 

@@ -18,7 +18,7 @@ func PermitsNone(policy *appsv1alpha1.AvailablePolicy, pods int) string {
 		return ""
 	}
 	if bound := policy.MaxUnavailableValue; bound != nil && (bound.String() == "0" || bound.String() == "0%") {
-		return "has maxUnavailable " + bound.String() // admission and the schema deny it
+		return "has maxUnavailable " + bound.String()
 	}
 	bound := policy.MinAvailableValue
 	if bound == nil {
@@ -32,6 +32,12 @@ func PermitsNone(policy *appsv1alpha1.AvailablePolicy, pods int) string {
 		return ""
 	}
 	return fmt.Sprintf("has minAvailable %s with %s", bound.String(), text.Count(pods, "pod"))
+}
+
+// PassesWithSurge returns what it means that an availablePolicy permits none of the desired pods, with the reason from PermitsNone.
+func PassesWithSurge(why string) string {
+	return "the rule " + why + ": an available pod passes only while there are more pods than desired, as in a rollout with maxSurge; " +
+		"deletes and evictions of available pods wait"
 }
 
 // PermitsAll returns why a count of an availablePolicy limits nothing while all pods are available, such as "permits all of 6 pods at once:

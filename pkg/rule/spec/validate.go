@@ -126,10 +126,8 @@ func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.Er
 
 func validateAvailablePolicy(available appsv1alpha1.AvailablePolicy, path *field.Path) field.ErrorList {
 	errs := requireBound(available, path)
-	errs = append(errs, validateBound(available.MaxUnavailableValue, path.Child("maxUnavailableValue"), 1,
-		`must be a whole number from 1, or a percentage from "1%" to "100%" without spaces; for 0 write minAvailableValue 100%`)...)
-	errs = append(errs, validateBound(available.MinAvailableValue, path.Child("minAvailableValue"), 0,
-		`must be a whole number from 0, or a percentage from "0%" to "100%" without spaces`)...)
+	errs = append(errs, validateBound(available.MaxUnavailableValue, path.Child("maxUnavailableValue"))...)
+	errs = append(errs, validateBound(available.MinAvailableValue, path.Child("minAvailableValue"))...)
 	if available.MaxUnavailablePolicy != nil {
 		errs = append(errs, field.Forbidden(path.Child("maxUnavailablePolicy"), adaptivePolicy))
 	}
@@ -139,18 +137,18 @@ func validateAvailablePolicy(available appsv1alpha1.AvailablePolicy, path *field
 	return errs
 }
 
-// validateBound accepts a count from least, and a percentage from least to 100. Leading zeros are
+// validateBound accepts a count from 0, and a percentage from 0 to 100. Leading zeros are
 // rejected as in the CRD.
-func validateBound(value *intstr.IntOrString, path *field.Path, least int, sentence string) field.ErrorList {
+func validateBound(value *intstr.IntOrString, path *field.Path) field.ErrorList {
 	if value == nil {
 		return nil
 	}
 	percent, isPercent := percentOf(*value)
-	if isPercent && percent >= least && percent <= 100 && value.StrVal == fmt.Sprintf("%d%%", percent) {
+	if isPercent && percent <= 100 && value.StrVal == fmt.Sprintf("%d%%", percent) {
 		return nil
 	}
-	if value.Type == intstr.Int && value.IntValue() >= least {
+	if value.Type == intstr.Int && value.IntValue() >= 0 {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(path, value.String(), sentence)}
+	return field.ErrorList{field.Invalid(path, value.String(), `must be a whole number from 0, or a percentage from "0%" to "100%" without spaces`)}
 }

@@ -173,10 +173,8 @@ func warnings(rule *appsv1alpha1.PodTransitionRule) []string {
 func passesWithSurge(rule *appsv1alpha1.PodTransitionRule) []string {
 	var warnings []string
 	for i, r := range rule.Spec.Rules {
-		if spec.PermitsNone(r.AvailablePolicy, 0) != "" {
-			warnings = append(warnings, fmt.Sprintf("%s: with 100%% an available pod passes only while there are more pods than desired, "+
-				"as in a rollout with maxSurge; deletes and evictions of available pods wait",
-				rulesPath().Index(i).Child("availablePolicy", "minAvailableValue")))
+		if why := spec.PermitsNone(r.AvailablePolicy, 0); why != "" {
+			warnings = append(warnings, fmt.Sprintf("%s: %s", rulesPath().Index(i).Child("availablePolicy"), spec.PassesWithSurge(why)))
 		}
 	}
 	return warnings

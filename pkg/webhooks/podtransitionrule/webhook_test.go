@@ -75,8 +75,8 @@ func TestValidatorDenies(t *testing.T) {
 				"spec.rules[1].webhook.parameters[0].valueFrom.fieldRef.fieldPath",
 			},
 		},
-		"no capacity at all": {
-			rules: []string{`{"name":"a",$s,"availablePolicy":{"maxUnavailableValue":0}}`}, want: []string{"spec.rules[0].availablePolicy.maxUnavailableValue"},
+		"a negative number of pods": {
+			rules: []string{`{"name":"a",$s,"availablePolicy":{"maxUnavailableValue":-1}}`}, want: []string{"spec.rules[0].availablePolicy.maxUnavailableValue"},
 		},
 		"several errors at once, each with its field": {
 			rules: []string{
@@ -136,11 +136,15 @@ func TestValidatorAllows(t *testing.T) {
 				`for rollouts and scale-ins of a Deployment alike, and "create" of new pods in PostCheck: this type applies only if an operation controller of yours uses it`},
 		},
 		"a percentage below 100": {raw: object(``, selectWeb, staged([]string{`{"name":"a",$s,"availablePolicy":{"minAvailableValue":"99%"}}`})...)},
+		"a maximum of 0, with a warning": {
+			raw:  object(``, selectWeb, staged([]string{`{"name":"a",$s,"availablePolicy":{"maxUnavailableValue":0}}`})...),
+			want: []string{"spec.rules[0].availablePolicy: the rule has maxUnavailable 0: an available pod passes only while there are more pods than desired, as in a rollout with maxSurge; deletes and evictions of available pods wait"},
+		},
 		"100% that must stay, with a warning": {
 			raw: object(``, selectWeb, staged([]string{
 				`{"name":"a",$s,"availablePolicy":{"minAvailableValue":"99%"}}`, `{"name":"b",$s,"availablePolicy":{"minAvailableValue":"100%"}}`,
 			})...),
-			want: []string{"spec.rules[1].availablePolicy.minAvailableValue: with 100% an available pod passes only while there are more pods than desired, as in a rollout with maxSurge; deletes and evictions of available pods wait"},
+			want: []string{"spec.rules[1].availablePolicy: the rule has minAvailable 100%: an available pod passes only while there are more pods than desired, as in a rollout with maxSurge; deletes and evictions of available pods wait"},
 		},
 		"a webhook that does not respond": {raw: object(``, selectWeb, staged([]string{`{"name":"a",$s,"webhook":{"failurePolicy":"Fail","clientConfig":{"url":"https://10.0.0.1:1"}}}`})...)},
 		"a webhook without TLS, with a warning": {

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	maxUnavailableText = "maxUnavailableValue must be a whole number from 1"
+	maxUnavailableText = "maxUnavailableValue must be a whole number from 0"
 	minAvailableText   = "minAvailableValue must be a whole number from 0"
 	maxUnavailablePath = "spec.rules[0].availablePolicy.maxUnavailableValue"
 	minAvailablePath   = "spec.rules[0].availablePolicy.minAvailableValue"
@@ -15,6 +15,8 @@ const (
 
 var _ = Describe("An availablePolicy", func() {
 	DescribeTable("is accepted", expectPolicyTaken,
+		Entry("with no pod", `{maxUnavailableValue: 0}`),
+		Entry("with 0%", `{maxUnavailableValue: "0%"}`),
 		Entry("with one pod", `{maxUnavailableValue: 1}`),
 		Entry("with the largest count", `{maxUnavailableValue: 2147483647}`),
 		Entry("with a percentage of one digit", `{maxUnavailableValue: "1%"}`),
@@ -38,8 +40,6 @@ var _ = Describe("An availablePolicy", func() {
 		Entry("with more than a value in the nested spelling", `{minAvailable: {value: 1, values: 2}}`, "spec.rules[0].availablePolicy.minAvailable", "at most 1 item"),
 		Entry("with a list", `{minAvailable: [1]}`, "spec.rules[0].availablePolicy.minAvailable", "at most 0 items"),
 
-		Entry("with 0 pods", `{maxUnavailableValue: 0}`, maxUnavailablePath, maxUnavailableText),
-		Entry("with 0%", `{maxUnavailableValue: "0%"}`, maxUnavailablePath, maxUnavailableText),
 		Entry("with a negative count", `{maxUnavailableValue: -1}`, maxUnavailablePath, maxUnavailableText),
 		Entry("with 101%", `{maxUnavailableValue: "101%"}`, maxUnavailablePath, maxUnavailableText),
 		Entry("with 150%", `{maxUnavailableValue: "150%"}`, maxUnavailablePath, maxUnavailableText),

@@ -33,10 +33,9 @@ func catalogue() map[string]check {
 // objectChecks returns the checks of objects.
 func objectChecks() map[string]check {
 	return map[string]check{
-		"unknown-field":        {levelError, "The schema does not have the field", "Correct its name; kubectl explain lists the fields."},
-		"schema":               {levelError, "A value does not fit the schema or its CEL rules", "Set a value that the message allows."},
-		"empty-selector":       {levelError, "The selector is empty, and would catch every pod of the namespace", "Select pods by a label."},
-		"max-unavailable-zero": {levelError, "maxUnavailable is 0", `Set at least 1 or 1%, or write minAvailableValue: "100%".`},
+		"unknown-field":  {levelError, "The schema does not have the field", "Correct its name; kubectl explain lists the fields."},
+		"schema":         {levelError, "A value does not fit the schema or its CEL rules", "Set a value that the message allows."},
+		"empty-selector": {levelError, "The selector is empty, and would catch every pod of the namespace", "Select pods by a label."},
 		"invalid-bound": {
 			levelError, "A bound is neither a number nor a percentage", "Write a number without quotes, such as 1, or a percentage without spaces, such as 25%.",
 		},

@@ -67,7 +67,7 @@ func (v *verification) run(ctx context.Context) ([]finding, error) {
 		return nil, err
 	}
 	for _, err := range errs {
-		v.add(idOf(err.Field, err.ErrorBody(), "schema"), err.Field, err.ErrorBody())
+		v.add(idOf(err.Field, "schema"), err.Field, err.ErrorBody())
 	}
 	if len(errs) > 0 {
 		return v.findings, nil
@@ -207,7 +207,7 @@ func (v *verification) addAbsent(at string, found absence.Finding) {
 // addAnswer adds the findings of the webhooks.
 func (v *verification) addAnswer(answer admission.Answer) {
 	for _, cause := range answer.Causes {
-		v.add(idOf(cause.Field, cause.Message, "invalid-field"), cause.Field, cause.Message)
+		v.add(idOf(cause.Field, "invalid-field"), cause.Field, cause.Message)
 	}
 	if answer.Denied != "" {
 		v.add("invalid-field", "", answer.Denied)
@@ -224,7 +224,7 @@ func (v *verification) addAnswer(answer admission.Answer) {
 		switch {
 		case strings.HasSuffix(field, "policyRef.name"), field == "spec.imports":
 			id = "policy-not-found"
-		case strings.Contains(field, ".conditions["), strings.HasSuffix(field, "minAvailableValue"),
+		case strings.Contains(field, ".conditions["), strings.HasSuffix(field, ".availablePolicy"),
 			strings.HasSuffix(field, "rego.parameters"), strings.HasSuffix(field, ".module"):
 			continue // lint and hints report it
 		}
@@ -233,12 +233,10 @@ func (v *verification) addAnswer(answer admission.Answer) {
 }
 
 // idOf returns the id of a denial of a field.
-func idOf(field, message, otherwise string) string {
+func idOf(field, otherwise string) string {
 	switch {
 	case field == "spec.selector":
 		return "empty-selector"
-	case strings.Contains(field, ".maxUnavailable") && (strings.Contains(message, "Invalid value: 0:") || strings.Contains(message, `Invalid value: "0%":`)):
-		return "max-unavailable-zero"
 	case strings.HasSuffix(field, "AvailableValue"), strings.HasSuffix(field, "UnavailableValue"):
 		return "invalid-bound"
 	case strings.Contains(field, ".rego.parameters"):

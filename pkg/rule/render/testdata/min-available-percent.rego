@@ -17,7 +17,7 @@ parameters := {
 	"stage": "PreCheck",
 	"enforcement": "Enforce",
 	"min_available": {
-		"percent": 0,
+		"count": 0,
 	},
 }
 

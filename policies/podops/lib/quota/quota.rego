@@ -7,8 +7,8 @@ package podops.lib.quota
 
 # METADATA
 # description: |
-#   An upper bound: a percentage of base is rounded down, but never below 1, since 0 would never
-#   allow an operation.
+#   An upper bound: a percentage of base is rounded down, but never below 1, since who writes a
+#   percentage wants to allow operations. A bound of 0 is a count.
 # scope: document
 at_most(bound, _) := bound.count
 
