@@ -186,6 +186,8 @@ func coverageOf(report cover.Report) Coverage {
 				made.NotCovered = append(made.NotCovered, row)
 			}
 		}
+		slices.Sort(made.NotCovered)
+		made.NotCovered = slices.Compact(made.NotCovered) // two expressions of one row
 		coverage.Files = append(coverage.Files, made)
 	}
 	slices.SortFunc(coverage.Files, func(a, b FileCoverage) int { return cmp.Compare(a.File, b.File) })

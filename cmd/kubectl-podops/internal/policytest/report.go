@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -101,7 +102,7 @@ func table(out io.Writer, r report) error {
 		for _, file := range r.Coverage.Files {
 			_, _ = fmt.Fprintf(out, "coverage: %5.1f%% %s", file.Percent, file.File)
 			if len(file.NotCovered) > 0 {
-				_, _ = fmt.Fprintf(out, ", not rows %s", strings.Trim(fmt.Sprint(file.NotCovered), "[]"))
+				_, _ = fmt.Fprintf(out, ", no test runs %s", rows(file.NotCovered))
 			}
 			_, _ = fmt.Fprintln(out)
 		}
@@ -214,4 +215,25 @@ func junit(out io.Writer, r report) error {
 	}
 	_, err = fmt.Fprintf(out, "%s%s\n", xml.Header, text)
 	return err
+}
+
+// rows returns rows of a file, which are sorted, in words: "row 11", or "rows 11, 14-16".
+func rows(numbers []int) string {
+	var parts []string
+	for i := 0; i < len(numbers); {
+		last := i
+		for last+1 < len(numbers) && numbers[last+1] == numbers[last]+1 {
+			last++
+		}
+		part := strconv.Itoa(numbers[i])
+		if last > i {
+			part += "-" + strconv.Itoa(numbers[last])
+		}
+		parts, i = append(parts, part), last+1
+	}
+	noun := "rows"
+	if len(numbers) == 1 {
+		noun = "row"
+	}
+	return noun + " " + strings.Join(parts, ", ")
 }

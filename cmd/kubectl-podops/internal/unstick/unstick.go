@@ -105,7 +105,11 @@ func run(ctx context.Context, env *command.Environment, flags options, target st
 	if !flags.yes {
 		return nil
 	}
-	return do(ctx, c, &pod, plan, flags.reason, env.Now())
+	if err := do(ctx, c, &pod, plan, flags.reason, env.Now()); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(env.Out, "Done, and recorded with your name.")
+	return err
 }
 
 // validate returns the name of the pod.
