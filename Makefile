@@ -363,7 +363,8 @@ test-browser: kube build bin/kubectl-podops ## Follow a rollout on the page of t
 # Both programs of Prometheus come from the package of the distribution, unpacked.
 .PHONY: test-alerts
 test-alerts: ## Check the alerts, test when each fires and when it is silent, and compare them with their pages and the metrics.
-	promtool=$$(hack/prometheus | tail -1) && $$promtool check rules $(ALERTS)/rules.yaml && $$promtool test rules $(ALERTS)/rules_test.yaml
+	promtool=$$(hack/prometheus | tail -1) && for folder in $(ALERTS) examples/kvstore/alerts; do \
+		$$promtool check rules $$folder/rules.yaml && $$promtool test rules $$folder/rules_test.yaml || exit 1; done
 	go test -vet=off -count=1 ./test/prometheus
 
 # The demo, scraped.
