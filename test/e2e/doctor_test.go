@@ -192,6 +192,7 @@ func (p scenario) seedRules(ctx context.Context) {
 		return &appsv1alpha1.LabelCheck{Requires: &metav1.LabelSelector{MatchLabels: map[string]string{"approved": value}}}
 	}
 	p.ruleNamed(ctx, "never", minAvailable("100%"))
+	p.ruleNamed(ctx, "count", maxUnavailable("25"))
 	p.ruleNamed(ctx, "yes", appsv1alpha1.TransitionRule{Name: "approved", LabelCheck: requires("yes")})
 	p.ruleNamed(ctx, "no", appsv1alpha1.TransitionRule{Name: "approved", LabelCheck: requires("no")})
 	p.ruleNamed(ctx, "missing", appsv1alpha1.TransitionRule{Name: "shared", Rego: &appsv1alpha1.RegoRule{PolicyRef: &appsv1alpha1.PolicyReference{Name: "no-such-policy"}}})

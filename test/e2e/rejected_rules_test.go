@@ -8,7 +8,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -108,24 +107,6 @@ var _ = Describe("A PodTransitionRule", func() {
 		Entry("a bound without capacity", available("minAvailableValue: 100%"), "passes only while there are more pods than desired",
 			HaveField("AvailablePolicy.MinAvailableValue.StrVal", "100%")),
 	)
-})
-
-var _ = Describe("A rule that does not fit its Deployment", func() {
-	It("is admitted with a warning", func(ctx context.Context) {
-		p := newScenario(ctx)
-		p.deployment(ctx, 3, func(deployment *appsv1.Deployment) {
-			deployment.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType
-		})
-		warnings, refusal := p.createRule(ctx, available("maxUnavailableValue: 1"))
-		Expect(refusal).NotTo(HaveOccurred())
-		Expect(warnings).To(ContainElement(ContainSubstring("a Deployment of the strategy Recreate never finishes a rollout")))
-
-		p.kubectl(ctx, "--namespace", p.namespace, "delete", "ptr", "web")
-		warnings, refusal = p.createRule(ctx, available("maxUnavailableValue: 25"))
-		Expect(refusal).NotTo(HaveOccurred())
-		Expect(warnings).To(ConsistOf("spec.rules[0].availablePolicy: with the Deployments that it selects, the rule permits all of 3 pods at once: " +
-			`maxUnavailableValue is 25; a percentage is written "25%"`))
-	})
 })
 
 // createRule creates the PodTransitionRule web as a user writes it, and returns the

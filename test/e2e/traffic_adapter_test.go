@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/doctor"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 	"github.com/podops-dev/podops/test/expect"
 	"github.com/podops-dev/podops/test/managerprocess"
@@ -110,6 +111,34 @@ var _ = Describe("An adapter in a program of its own", func() {
 		p.startTemplate(ctx)
 		label("web-00", appsv1alpha1.ControlLabelKey+"="+appsv1alpha1.ControlLabelValue)
 		Eventually(ctx, p.seeing("web-00")).Should(And(expect.BeAvailable(), protected))
+	})
+
+	It("lets pods go by kubectl podops unstick after it was retired", Label(longStories), func(ctx context.Context) {
+		p := newScenario(ctx)
+		p.registerTemplate(ctx)
+		web := p.balanced(ctx, "web")
+		p.awaitExpected(ctx, web)
+		stop := p.startTemplate(ctx)
+		p.pods(ctx, 1, nil)
+		finalizer := resourceconsist.GenerateLifecycleFinalizer("web")
+		Eventually(ctx, p.list).Should(HaveEach(HaveField("Finalizers", ConsistOf(finalizer))))
+
+		By("retiring it as docs/resourceconsist.md has it, while its program is away")
+		stop()
+		p.kubectl(ctx, "delete", "trafficadapter", templateName)
+		p.kubectl(ctx, "--namespace", p.namespace, "patch", "service", "web", "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`)
+		p.kubectl(ctx, "--namespace", p.namespace, "label", "pod", "web-00", appsv1alpha1.ToDeleteLabelKey+"=true")
+		Eventually(ctx, func(ctx context.Context) []doctor.Finding { return p.diagnosed(ctx).Findings }).
+			WithTimeout(2 * patience).Should(ContainElement(And(
+			HaveField("Check", doctor.ID("finalizer-orphaned")), HaveField("Object", "pod "+p.namespace+"/web-00"))))
+		Expect(p.get(ctx, "web-00").Finalizers).To(ConsistOf(finalizer))
+
+		By("letting the pod go, and creating the next")
+		_, complaints, code := p.podops(ctx, "unstick", "-n", p.namespace, "pod/web-00", "--yes", "--reason", "the adapter was retired")
+		Expect(code).To(Equal(0), complaints)
+		Eventually(ctx, p.list).Should(BeEmpty())
+		p.pod(ctx, "web-01", nil)
+		Eventually(ctx, p.seeing("web-01")).Should(And(expect.BeAvailable(), HaveField("Finalizers", BeEmpty())))
 	})
 
 	It("is removed with PodOps when its name is given", func(ctx context.Context) {
