@@ -2,11 +2,16 @@ package podoperation
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
@@ -14,6 +19,9 @@ import (
 // placeholderTag is the tag of a reference that has only a digest, when another reference of the
 // same digest is needed. Kubelets ignore the tag of a reference with a digest.
 const placeholderTag = "restarted"
+
+// pullablePrefix is the scheme before the name of an image that cri-dockerd has pulled.
+const pullablePrefix = "docker-pullable://"
 
 // Removes reports whether an action removes the pod.
 func Removes(action appsv1alpha1.PodOperationAction) bool {
@@ -38,7 +46,7 @@ func OperationType(action appsv1alpha1.PodOperationAction) string {
 // that these containers have now. Containers that run the image already are left out. It fails when the
 // action cannot be carried out on the pod.
 func Images(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) (images map[string]string, record Record, err error) {
-	images, record = map[string]string{}, Record{Containers: map[string]string{}}
+	images, record = map[string]string{}, Record{Containers: map[string]string{}, Images: map[string]string{}}
 	for _, wanted := range wantedImages(action, pod) {
 		container, status := containerOf(pod, wanted.Name)
 		if container == nil {
@@ -60,7 +68,7 @@ func Images(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) (images map
 		if image == container.Image {
 			continue
 		}
-		images[wanted.Name] = image
+		images[wanted.Name], record.Images[wanted.Name] = image, container.Image
 		record.Containers[wanted.Name] = ""
 		if status != nil {
 			record.Containers[wanted.Name] = status.ContainerID
@@ -71,14 +79,14 @@ func Images(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) (images map
 
 // Check returns what an action waits for before it can be carried out on a pod; empty if it can be. It fails when the action
 // cannot be carried out on the pod at all. The lifecycle of such a pod does not begin. The pod has all its containers.
-func Check(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) (waits string, err error) {
+func Check(action appsv1alpha1.PodOperationAction, pod *corev1.Pod, now time.Time) (waits string, err error) {
 	switch action.Type {
 	case appsv1alpha1.ActionResize:
 		_, err = Resources(action, pod)
 		return "", err
 	case appsv1alpha1.ActionUpdateImages:
-		_, _, err = Images(action, pod)
-		return "", err
+		images, _, err := Images(action, pod)
+		return changing(images, pod, now), err
 	case appsv1alpha1.ActionRestart:
 		for _, wanted := range wantedImages(action, pod) {
 			container, status := containerOf(pod, wanted.Name)
@@ -126,13 +134,7 @@ func behind(pod *corev1.Pod, container *corev1.Container, status *corev1.Contain
 	case status.State.Waiting != nil && status.State.Waiting.Reason != "CrashLoopBackOff":
 		return fmt.Sprintf("waits until container %s runs %s (%s)", container.Name, container.Image, status.State.Waiting.Reason)
 	}
-	running, err := reference.ParseNormalizedNamed(status.Image)
-	if err != nil {
-		return "" // a runtime may report an ID
-	}
-	tag, isTagged := reference.TagNameOnly(parsed).(reference.Tagged)
-	other, isOther := running.(reference.Tagged)
-	if isTagged && isOther && parsed.Name() == running.Name() && tag.Tag() != other.Tag() {
+	if runsAnotherTag(parsed, status.Image) {
 		return fmt.Sprintf("waits until container %s runs %s: its kubelet reports %s. Where both are the same image, "+
 			"use updateImages with the digest instead", container.Name, container.Image, status.Image)
 	}
@@ -187,8 +189,7 @@ func sameImage(image, imageID string) (string, error) {
 	repository := reference.TrimNamed(named)
 	digested, hasDigest := parsed.(reference.Digested)
 	if !hasDigest {
-		// cri-dockerd reports the name of an image that was pulled behind a scheme.
-		running, err := reference.Parse(strings.TrimPrefix(imageID, "docker-pullable://"))
+		running, err := reference.Parse(strings.TrimPrefix(imageID, pullablePrefix))
 		if err != nil {
 			return "", fmt.Errorf("parsing the imageID %q: %w", imageID, err)
 		}
@@ -204,18 +205,102 @@ func sameImage(image, imageID string) (string, error) {
 	return repository.Name() + ":" + placeholderTag + "@" + digested.Digest().String(), nil
 }
 
-// isReplaced reports whether every container of a record runs with another ID.
-func isReplaced(record Record, pod *corev1.Pod) bool {
-	if isUnseen(pod) {
-		return false
-	}
+// renamedDelay is how long after the grace period a container that runs another image than its spec has is about to be replaced. After it both
+// are names of one image, of which the container runtime reports either.
+const renamedDelay = 30 * time.Second
+
+// isReplaced reports whether every container of a record runs with another ID and the image of its spec. Otherwise its kubelet is about
+// to replace it: it had begun to start an earlier image. wait is the time after which both images count as one; 0 if no such container runs.
+func isReplaced(record Record, pod *corev1.Pod, now time.Time) (replaced bool, wait time.Duration) {
+	replaced = !isUnseen(pod)
 	for name, before := range record.Containers {
-		_, status := containerOf(pod, name)
-		if status == nil || status.ContainerID == before || status.State.Running == nil {
-			return false
+		container, status := containerOf(pod, name)
+		if container == nil || status == nil || status.ContainerID == before || status.State.Running == nil {
+			return false, 0
+		}
+		wait = max(wait, untilRenamed(pod, container, status, now))
+	}
+	return replaced && wait == 0, wait
+}
+
+// untilRenamed returns the time after which the image that a container runs and the image of its spec count as one; 0 if they do.
+func untilRenamed(pod *corev1.Pod, container *corev1.Container, status *corev1.ContainerStatus, now time.Time) time.Duration {
+	if status == nil || status.State.Running == nil || !runsAnother(container, status) {
+		return 0
+	}
+	grace := time.Duration(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)) * time.Second
+	return max(0, status.State.Running.StartedAt.Add(grace+renamedDelay).Sub(now))
+}
+
+// changing returns what an update of images waits for: a kubelet that is about to replace a container, and might find that it runs the
+// new image already.
+func changing(images map[string]string, pod *corev1.Pod, now time.Time) (waits string) {
+	for _, name := range slices.Sorted(maps.Keys(images)) {
+		container, status := containerOf(pod, name)
+		switch {
+		case status == nil || status.State.Running == nil:
+		case isUnseen(pod):
+			return "waits until its kubelet reports the status of its newest spec"
+		case untilRenamed(pod, container, status, now) > 0:
+			return fmt.Sprintf("waits until container %s runs %s: its kubelet reports %s", name, container.Image, status.Image)
 		}
 	}
-	return true
+	return ""
+}
+
+// reverted returns a container whose image another client has set back before its kubelet has replaced it; empty for none. No container
+// is going to be replaced for the record.
+func reverted(record Record, pod *corev1.Pod) string {
+	if isUnseen(pod) {
+		return ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(record.Images)) {
+		container, status := containerOf(pod, name)
+		if container != nil && container.Image == record.Images[name] && status != nil && status.ContainerID == record.Containers[name] {
+			return name
+		}
+	}
+	return ""
+}
+
+// isReplacing reports whether another PodOperation has written images to a pod and has not finished. An image that is written meanwhile
+// could be that of the running container, so that none would be replaced.
+func isReplacing(operation types.UID, pod *corev1.Pod) bool {
+	for key, value := range pod.Annotations {
+		uid, isRecord := strings.CutPrefix(key, appsv1alpha1.PodOperationAnnotationPrefix+"/")
+		if !isRecord || types.UID(uid) == operation || !has(pod, appsv1alpha1.OperatingLabelPrefix, ID(types.UID(uid))) {
+			continue
+		}
+		if record, _ := parse(value); len(record.Containers) > 0 && !record.Done && record.Failed == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// runsAnother reports whether the status of a container has another digest or another tag than its spec.
+func runsAnother(container *corev1.Container, status *corev1.ContainerStatus) bool {
+	parsed, err := reference.ParseNormalizedNamed(container.Image)
+	if err != nil {
+		return false
+	}
+	if wanted, hasDigest := parsed.(reference.Digested); hasDigest {
+		running, err := reference.Parse(strings.TrimPrefix(status.ImageID, pullablePrefix))
+		digested, isDigested := running.(reference.Digested)
+		return err == nil && isDigested && digested.Digest() != wanted.Digest()
+	}
+	return runsAnotherTag(parsed, status.Image)
+}
+
+// runsAnotherTag reports whether an image that a kubelet reports has another tag than a reference to the same repository.
+func runsAnotherTag(wanted reference.Named, image string) bool {
+	running, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return false // a runtime may report an ID
+	}
+	tag, isTagged := reference.TagNameOnly(wanted).(reference.Tagged)
+	other, isOther := running.(reference.Tagged)
+	return isTagged && isOther && wanted.Name() == running.Name() && tag.Tag() != other.Tag()
 }
 
 // Resources returns the resources of each container that an action resizes, as they are after it. It

@@ -151,7 +151,7 @@ type round struct {
 func (r *round) observe() {
 	for _, pod := range inOrder(r.Operation.Spec, r.Pods) {
 		if pod.DeletionTimestamp == nil || Removes(r.Operation.Spec.Action) {
-			t := observe(r.Operation, pod)
+			t := observe(r.Operation, pod, r.Now)
 			if blocked, found := r.Blocked[pod.UID]; found && t.state == appsv1alpha1.PodWaiting {
 				t.blocked, t.message = r.Now.Sub(blocked.At) < BlockedDelay, blocked.Message
 			}
@@ -246,6 +246,7 @@ func (r *round) plan(d *Decision) {
 	}
 	for i := range r.targets {
 		t := &r.targets[i]
+		d.Wake = backoff.MinDelay(d.Wake, t.wait)
 		switch kind := r.stepOf(t); {
 		case t.blocked && t.state == appsv1alpha1.PodWaiting:
 			room-- // none of the last pods begins in its place

@@ -166,7 +166,7 @@ func TestCheck(t *testing.T) {
 			if tc.edit != nil {
 				tc.edit(pod)
 			}
-			waits, err := podoperation.Check(tc.action, pod)
+			waits, err := podoperation.Check(tc.action, pod, builders.Epoch)
 			message := ""
 			if err != nil {
 				message = err.Error()

@@ -1,6 +1,8 @@
 package podoperation
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -24,6 +26,9 @@ type target struct {
 	// blocked is true while the action cannot be carried out on the pod yet: its lifecycle does not begin.
 	blocked bool
 
+	// wait is the time after which the state changes without an event; 0 is never.
+	wait time.Duration
+
 	// next is the step that the pod is ready for; empty: no step, or Begin for a waiting pod.
 	next StepKind
 
@@ -38,7 +43,7 @@ func has(pod *corev1.Pod, prefix, id string) bool {
 }
 
 // observe returns the state of a pod in an operation.
-func observe(operation *appsv1alpha1.PodOperation, pod *corev1.Pod) target {
+func observe(operation *appsv1alpha1.PodOperation, pod *corev1.Pod, now time.Time) target {
 	id := ID(operation.UID)
 	record, recorded := recordOf(operation.UID, pod)
 	t := target{
@@ -57,7 +62,7 @@ func observe(operation *appsv1alpha1.PodOperation, pod *corev1.Pod) target {
 		t.observeCompletion(id)
 	case t.during && has(pod, appsv1alpha1.OperateLabelPrefix, id):
 		t.state = appsv1alpha1.PodOperating
-		t.observeAction(operation.Spec.Action, record)
+		t.observeAction(operation, record, now)
 	case t.during:
 		t.state, t.message = appsv1alpha1.PodPreparing, "waits until its traffic is off"
 		if t.checking {
@@ -85,8 +90,9 @@ func (t *target) observeCompletion(id string) {
 }
 
 // observeAction is the progress of the action on a pod that may be operated on.
-func (t *target) observeAction(action appsv1alpha1.PodOperationAction, record Record) {
-	finished, failed := false, ""
+func (t *target) observeAction(operation *appsv1alpha1.PodOperation, record Record, now time.Time) {
+	action := operation.Spec.Action
+	finished, failed, waits := false, "", ""
 	switch action.Type {
 	case appsv1alpha1.ActionResize:
 		t.written, finished, failed = resizeOf(action, t.pod)
@@ -94,16 +100,22 @@ func (t *target) observeAction(action appsv1alpha1.PodOperationAction, record Re
 	case appsv1alpha1.ActionDelete, appsv1alpha1.ActionEvict:
 		t.message = "is about to be removed"
 	default:
-		finished = t.written && isReplaced(record, t.pod)
+		finished, t.wait = isReplaced(record, t.pod, now)
+		finished = finished && t.written
+		if name := reverted(record, t.pod); t.written && name != "" {
+			failed = "another client has set the image of container " + name + " back"
+		}
+		if !t.written && isReplacing(operation.UID, t.pod) {
+			waits = "waits until another PodOperation has replaced containers"
+		}
 		t.message = "waits for its containers to run again"
 	}
-	waits := ""
-	if !t.written {
-		waits, _ = Check(action, t.pod) // the step Operate records the error
+	if !t.written && waits == "" {
+		waits, _ = Check(action, t.pod, now) // the step Operate records the error
 	}
 	switch {
 	case waits != "":
-		t.message = waits
+		t.message, t.wait = waits, BlockedDelay
 	case !t.written:
 		t.next, t.message = Operate, ""
 	case finished:

@@ -17,6 +17,9 @@ type Record struct {
 	// Containers are the containers that the action replaces, with the IDs that they had before.
 	Containers map[string]string `json:"containers,omitempty"`
 
+	// Images are the images that these containers had in the spec before.
+	Images map[string]string `json:"images,omitempty"`
+
 	// Done is true when the action is over and the lifecycle has finished.
 	Done bool `json:"done,omitempty"`
 

@@ -110,7 +110,7 @@ func (r *Reconciler) check(ctx context.Context, operation *appsv1alpha1.PodOpera
 	if stored.UID != pod.UID {
 		return false, errBlocked // the cache follows
 	}
-	waits, err := podoperation.Check(action, stored)
+	waits, err := podoperation.Check(action, stored, r.clock.Now())
 	switch {
 	case err != nil:
 		err = impossibleError{err}
