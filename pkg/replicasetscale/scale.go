@@ -64,23 +64,29 @@ type Workload struct {
 	// Sets are the ReplicaSets of the Deployment, in any order.
 	Sets []*appsv1.ReplicaSet
 
-	// Pods are the controlled pods of all ReplicaSets, also where one is alone; nil where they do not matter.
+	// Pods are the controlled pods of all ReplicaSets, also where one is alone; nil where the status alone decides.
 	Pods []*corev1.Pod
 }
 
 // available returns how many available pods a ReplicaSet has: by its status, and at most as many as its pods show, since either
 // may be behind.
 func (w Workload) available(set *appsv1.ReplicaSet) int {
-	if set.Status.AvailableReplicas == 0 {
-		return 0
+	available := int(set.Status.AvailableReplicas)
+	if available == 0 || w.Pods == nil {
+		return available
 	}
-	serving := int(set.Status.Replicas)
+	var pods []*corev1.Pod
+	serving := 0
 	for _, pod := range w.Pods {
-		if metav1.IsControlledBy(pod, set) && IsActive(pod) && !serves(pod) {
-			serving--
+		if !metav1.IsControlledBy(pod, set) {
+			continue
+		}
+		pods = append(pods, pod)
+		if IsActive(pod) && serves(pod) {
+			serving++
 		}
 	}
-	return max(0, min(serving, int(set.Status.AvailableReplicas)))
+	return min(available, serving+Others(set, pods))
 }
 
 // serves reports whether a pod is Ready and stays so: the kubelet has yet to see a gate that was set to False.

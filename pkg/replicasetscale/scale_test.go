@@ -191,11 +191,38 @@ func TestTargetCountsPodsThatAreOutOfService(t *testing.T) {
 		"a pod that is not Ready":                  {runs("b", unready), 2},
 		"a gate that the kubelet has not seen yet": {closed, 2},
 		"a pod that does not count has ended":      {ended, 1},
-		"a pod that does not count is deleted":     {deleted, 1},
+		"a pod that the status may still count":    {deleted, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.pod.OwnerReferences = []metav1.OwnerReference{{UID: newest.UID, Controller: new(true)}}
 			workload := Workload{Deployment: rolls(4, "2", "1", "1"), Sets: []*appsv1.ReplicaSet{old, newest}, Pods: []*corev1.Pod{tc.pod}}
+			if got := workload.Target(old); got != tc.want {
+				t.Errorf("target %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestTargetDoesNotCountPodsThatHaveLeft has a status that still counts a pod as available which the cache shows as terminating, or no more.
+func TestTargetDoesNotCountPodsThatHaveLeft(t *testing.T) {
+	old, newest := revised(1, 3, 2), revised(2, 2, 2)
+	newest.Spec.Template.Labels = map[string]string{appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue}
+	newest.Status.FullyLabeledReplicas = newest.Status.Replicas
+	leaving, stays := runs("a"), runs("b")
+	leaving.DeletionTimestamp = &metav1.Time{Time: epoch}
+	for name, tc := range map[string]struct {
+		pods []*corev1.Pod
+		want int
+	}{
+		"both serve":     {[]*corev1.Pod{runs("a"), stays}, 1},
+		"one is leaving": {[]*corev1.Pod{leaving, stays}, 2},
+		"one has left":   {[]*corev1.Pod{stays}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, pod := range tc.pods {
+				pod.OwnerReferences = []metav1.OwnerReference{{UID: newest.UID, Controller: new(true)}}
+			}
+			workload := Workload{Deployment: rolls(4, "2", "1", "1"), Sets: []*appsv1.ReplicaSet{old, newest}, Pods: tc.pods}
 			if got := workload.Target(old); got != tc.want {
 				t.Errorf("target %d, want %d", got, tc.want)
 			}

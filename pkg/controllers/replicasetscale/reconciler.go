@@ -224,7 +224,7 @@ func (r *Reconciler) scale(ctx context.Context, req reconcile.Request) (reconcil
 		return reconcile.Result{}, nil
 	}
 	own := r.stateOf(set)
-	snapshot, err := r.snapshot(ctx, set, own)
+	snapshot, behind, err := r.snapshot(ctx, set, own)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -259,30 +259,37 @@ func (r *Reconciler) scale(ctx context.Context, req reconcile.Request) (reconcil
 	if !snapshot.HasSurplus() && len(own.begun) == 0 && own.waits == (replicasetscale.Waits{}) {
 		r.forget(req.NamespacedName)
 	}
-	return reconcile.Result{RequeueAfter: backoff.MinDelay(decision.Wake, again)}, nil
+	return reconcile.Result{RequeueAfter: backoff.MinDelay(backoff.MinDelay(decision.Wake, again), behind)}, nil
 }
 
-// snapshot reads a ReplicaSet's pods and Deployment.
-func (r *Reconciler) snapshot(ctx context.Context, set *appsv1.ReplicaSet, own *state) (replicasetscale.Snapshot, error) {
+// snapshot reads a ReplicaSet's pods and Deployment. behind is when to look again while pods and statuses of the workload differ, which no
+// event of this ReplicaSet reports; 0 if they agree on its target.
+func (r *Reconciler) snapshot(
+	ctx context.Context, set *appsv1.ReplicaSet, own *state,
+) (snapshot replicasetscale.Snapshot, behind time.Duration, err error) {
 	pods, err := r.cache.Pods(ctx, set.Namespace, set.UID)
 	if err != nil {
-		return replicasetscale.Snapshot{}, fmt.Errorf("ReplicaSet %s: %w", set.Name, err)
+		return snapshot, 0, fmt.Errorf("ReplicaSet %s: %w", set.Name, err)
 	}
 	workload, err := r.cache.Workload(ctx, set)
 	if err != nil {
-		return replicasetscale.Snapshot{}, fmt.Errorf("ReplicaSet %s: %w", set.Name, err)
+		return snapshot, 0, fmt.Errorf("ReplicaSet %s: %w", set.Name, err)
 	}
 	r.forgetShown(own, pods)
-	snapshot := replicasetscale.Snapshot{Set: set, Workload: workload, Pods: r.stored(pods), Attempts: own.attempts}
+	snapshot = replicasetscale.Snapshot{Set: set, Workload: workload, Pods: r.stored(pods), Attempts: own.attempts}
 	if !snapshot.HasSurplus() {
-		return snapshot, nil
+		return snapshot, 0, nil
 	}
 	related, err := r.cache.Related(ctx, set)
 	if err != nil {
-		return replicasetscale.Snapshot{}, fmt.Errorf("ReplicaSet %s: %w", set.Name, err)
+		return snapshot, 0, fmt.Errorf("ReplicaSet %s: %w", set.Name, err)
 	}
+	target := workload.Target(set)
 	snapshot.Workload.Pods = r.stored(related)
-	return snapshot, nil
+	if snapshot.Workload.Target(set) != target {
+		behind = replicasetscale.TransferAfter
+	}
+	return snapshot, behind, nil
 }
 
 // stored returns pods, with the stored version of each pod that the cache still shows as of before its deletion began.
