@@ -271,8 +271,8 @@ FROM ?= 1
 
 # The limit of go test is that of a night.
 .PHONY: test-world
-test-world: ## Play stories and SEEDS=100 schedules of a whole cluster in virtual time; SEED=7 plays one, and prints its trace.
-	go test -C test/world -vet=off -count=1 -timeout 12h -v . $(if $(SEED),-run Schedules -seed $(SEED),-seeds $(SEEDS) -from $(FROM))
+test-world: ## Play stories and SEEDS=100 schedules of a whole cluster in virtual time; SEED=7 plays one, and prints its trace; TIMES=100 in as many processes.
+	go test -C test/world -vet=off -count=1 -timeout 12h -v . $(if $(SEED),-run Schedules -seed $(SEED) -times $(or $(TIMES),1),-seeds $(SEEDS) -from $(FROM))
 
 # The stories of no known defect, without the longest, and a few schedules.
 .PHONY: test-world-share

@@ -26,6 +26,7 @@ var (
 	seeds = flag.Int("seeds", 20, "how many schedules TestSchedules plays")
 	from  = flag.Uint64("from", 1, "the first seed of TestSchedules")
 	seed  = flag.Uint64("seed", 0, "the one seed that TestSchedules plays; its trace is printed")
+	times = flag.Int("times", 1, "in how many processes the one seed is played: the order of maps and hashes belongs to a process")
 	full  = flag.Bool("trace", false, "print the trace of every schedule, in full")
 	plays = flag.Int("shrink", 40, "how many schedules may be played to shrink one that failed")
 

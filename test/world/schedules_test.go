@@ -21,6 +21,8 @@ const chunk uint64 = 50
 // TestSchedules plays the schedules of many seeds. A seed that fails is shrunk and printed; -seed plays it again.
 func TestSchedules(t *testing.T) {
 	switch {
+	case *seed != 0 && *times > 1:
+		repeat(t, *seed, *times)
 	case *seed != 0:
 		s := world.Generate(*seed)
 		verdict := play(t, s)
@@ -105,6 +107,29 @@ func playInProcesses(t *testing.T, first uint64, count int) {
 	close(chunks)
 	running.Wait()
 	t.Log(rate(count, time.Since(began), time.Duration(used.Load())))
+}
+
+// repeat plays one seed in a number of processes, and prints the first that fails.
+func repeat(t *testing.T, seed uint64, times int) {
+	t.Helper()
+	var failed atomic.Int64
+	left := make(chan struct{}, times)
+	for range times {
+		left <- struct{}{}
+	}
+	close(left)
+	var running sync.WaitGroup
+	for range *processes {
+		running.Go(func() {
+			for range left {
+				if out, _, err := inProcess(t, "-test.run=^TestSchedules$", fmt.Sprintf("-seed=%d", seed), "-trace"); err != nil && failed.Add(1) == 1 {
+					t.Errorf("%v\n%s", err, out)
+				}
+			}
+		})
+	}
+	running.Wait()
+	t.Logf("seed %d failed in %d of %d processes", seed, failed.Load(), times)
 }
 
 // inProcess runs tests of this program in a process of its own. It returns what they print, and the processor time that they use.
