@@ -206,10 +206,10 @@ func sameImage(image, imageID string) (string, error) {
 }
 
 // renamedDelay is how long after the grace period a container that runs another image than its spec has is about to be replaced. After it both
-// are names of one image, of which the container runtime reports either.
+// names are taken for one image: a container runtime reports either.
 const renamedDelay = 30 * time.Second
 
-// isReplaced reports whether every container of a record runs with another ID and the image of its spec. Otherwise its kubelet is about
+// isReplaced reports whether every container of a record runs with another ID and with the image in its spec. Otherwise its kubelet is about
 // to replace it: it had begun to start an earlier image. wait is the time after which both images count as one; 0 if no such container runs.
 func isReplaced(record Record, pod *corev1.Pod, now time.Time) (replaced bool, wait time.Duration) {
 	replaced = !isUnseen(pod)

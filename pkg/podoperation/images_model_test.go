@@ -78,7 +78,7 @@ func (m *imageModel) see() {
 	m.stored()
 }
 
-// replace lets the kubelet run the image that it has seen. Its status has the tag of the image, as of a runtime that pulled it by its tag.
+// replace lets the kubelet run the image that it has seen. Its status has the tag, as from a runtime that pulled the image by its tag.
 func (m *imageModel) replace() {
 	image := m.seen.Spec.Containers[0].Image
 	if m.running() != image || m.pod.Status.ContainerStatuses[0].State.Running == nil {
@@ -90,7 +90,7 @@ func (m *imageModel) start(image string) {
 	m.started++
 	m.pod.Status.ContainerStatuses[0] = corev1.ContainerStatus{
 		Name: "main", ContainerID: fmt.Sprintf("%s#%d", image, m.started),
-		Image: strings.Split(image, "@")[0], ImageID: repository + "@" + digestOf(image),
+		Image: strings.Split(image, "@")[0], ImageID: repository + "@" + imageDigest(image),
 		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(m.now)}},
 	}
 	m.stored()
@@ -117,8 +117,8 @@ func (m *imageModel) running() string {
 	return strings.Split(m.pod.Status.ContainerStatuses[0].ContainerID, "#")[0]
 }
 
-// digestOf returns the digest of an image, which is that of its tag if it has none.
-func digestOf(image string) string {
+// imageDigest returns the digest in an image reference, or else the digest that its tag has.
+func imageDigest(image string) string {
 	if _, digest, found := strings.Cut(image, "@"); found {
 		return digest
 	}
@@ -202,7 +202,7 @@ func (m *imageModel) operate(action appsv1alpha1.PodOperationAction, image strin
 		return
 	}
 	m.restarts = m.started
-	if digestOf(image) != digestOf(m.wanted) {
+	if imageDigest(image) != imageDigest(m.wanted) {
 		m.t.Fatalf("a restart puts %s in the place of %s", image, m.wanted)
 	}
 }
@@ -290,7 +290,7 @@ func TestImagesOfSpecs(t *testing.T) {
 		m.settle()
 		m.see()
 		m.replace()
-		if image := m.pod.Spec.Containers[0].Image; digestOf(image) != digestOf(m.wanted) || m.running() != image {
+		if image := m.pod.Spec.Containers[0].Image; imageDigest(image) != imageDigest(m.wanted) || m.running() != image {
 			t.Fatalf("the spec has %s, and %s runs, want %s", image, m.running(), m.wanted)
 		}
 		if m.restarts == m.started && !m.failed {

@@ -54,11 +54,11 @@ func Read(path string) ([]Step, error) {
 	return steps, nil
 }
 
-// block matches a block of a page, which may be part of a list: its language and its content.
+// block matches a block in a page, which may be part of a list: its language and its content.
 var block = regexp.MustCompile("(?ms)^ *```([a-z]*)\n(.*?)^ *```")
 
-// Commands returns the shell commands of a page, in its order, each on one line and without comments: the lines of blocks of sh, and
-// those with the prompt "$ " of other blocks of a shell. A line goes on after a backslash, a pipe and an open quote.
+// Commands returns the shell commands in a page, in its order, each on one line and without comments: the lines of sh blocks, and
+// those with the prompt "$ " in other shell blocks. A line goes on after a backslash, a pipe and an open quote.
 func Commands(path string) ([]string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/podops-dev/podops/test/docpage"
 )
 
-// unrunCommands are beginnings of commands of the documentation that another test runs, or that need what a local control
+// unrunCommands are beginnings of commands in the documentation that another test runs, or that need what a local control
 // plane has not.
 var unrunCommands = map[string]string{
 	"kubectl podops install":                        "test/integration/install",
@@ -218,7 +218,7 @@ func (d documentation) pages() []string {
 	return pages
 }
 
-// run runs a command after assignments of variables, with the names of the pages replaced by those of the scenario. A command that
+// run runs a command after assignments of variables, with the names in the pages replaced by those in the scenario. A command that
 // follows objects is ended after its first output.
 func (d documentation) run(ctx context.Context, assignments, command string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)

@@ -40,7 +40,7 @@ func PassesWithSurge(why string) string {
 		"deletes and evictions of available pods wait"
 }
 
-// PermitsAll returns why a count of an availablePolicy limits nothing while all pods are available, such as "permits all of 6 pods at once:
+// PermitsAll returns why a count in an availablePolicy limits nothing while all pods are available, such as "permits all of 6 pods at once:
 // maxUnavailableValue is 25; a percentage is written "25%""; empty if it limits them. A count for one pod is not reported. Admission and
 // doctor report it.
 func PermitsAll(policy *appsv1alpha1.AvailablePolicy, pods int) string {

@@ -17,8 +17,8 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
 )
 
-// deploymentWarnings returns warnings of the Deployments that a rule selects: one of the strategy Recreate, whose rollouts the rule never lets
-// finish, and counts that limit nothing. Only the API server learns of Deployments of a namespace; the condition Stalled and doctor
+// deploymentWarnings returns warnings about the Deployments that a rule selects: the strategy Recreate, whose rollouts the rule never lets
+// finish, and counts that limit nothing. Only the API server learns about Deployments in a namespace; the condition Stalled and doctor
 // report them in any case.
 func (v *Validator) deploymentWarnings(ctx context.Context, ruleset *appsv1alpha1.PodTransitionRule) []string {
 	selector, err := podindex.Selector(ruleset)

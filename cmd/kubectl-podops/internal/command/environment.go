@@ -151,7 +151,7 @@ func (e *Environment) Terminal() (width, height int, is bool) {
 	return width, height, err == nil
 }
 
-// Columns returns the width of printed text: that of the terminal, between 80 and 120 characters.
+// Columns returns the width for printed text: that of the terminal, from 80 to 120 characters.
 func (e *Environment) Columns() int {
 	width, _, _ := e.Terminal()
 	return min(max(width, 80), 120)

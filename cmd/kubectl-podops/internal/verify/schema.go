@@ -101,7 +101,7 @@ func (s schema) validate(ctx context.Context, raw []byte) (field.ErrorList, erro
 	return append(errs, found...), nil
 }
 
-// nearest returns the name of a field that an unknown field was probably meant to be: at most a third of its letters differ. It returns
+// nearest returns the field name that an unknown field was probably meant to be: at most a third of its letters differ. It returns
 // an empty string without one that is near.
 func (s schema) nearest(path string) string {
 	parent, names := s.structural, strings.Split(path, ".")
