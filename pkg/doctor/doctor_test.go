@@ -467,6 +467,12 @@ func podFaults() map[string]fault {
 			withPod(pod("web-0").Finalizer(resourceconsist.GenerateLifecycleFinalizer("retired")).Terminating(now.Add(-time.Hour)))(t, s)
 			s.Services = append(s.Services, corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "retired"}})
 		}, "pod default/web-0", "has the finalizer of no adapter"},
+		"a Service waits for its adapter": {"service-not-cleaned", func(_ *testing.T, s *doctor.Snapshot) {
+			ended := metav1.NewTime(now.Add(-time.Hour))
+			s.Services = append(s.Services, corev1.Service{ObjectMeta: metav1.ObjectMeta{
+				Namespace: shop, Name: "gone", DeletionTimestamp: &ended, Finalizers: []string{"example.com/other", resourceconsist.CleanFinalizer("gone")},
+			}})
+		}, "service default/gone", "has been terminating for 60m"},
 		"a Service is gone": {"finalizer-orphaned", withPod(pod("web-0").Finalizer(finalizer).Expect("Service/default/gone", finalizer)), "pod default/web-0", finalizer},
 		"traffic does not go off": {"traffic-off-long", withPod(old(old(pod("web-0").Preparing(id, "update").Finalizer(finalizer), appsv1alpha1.PrepareLabelPrefix), appsv1alpha1.PreparingLabelPrefix)),
 			"pod default/web-0", "45m"},

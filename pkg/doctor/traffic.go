@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
@@ -25,6 +27,7 @@ func trafficChecks() []check {
 		{id: "adapter-not-running", reads: []Source{SourceAdapters}, find: (*inspection).adapterNotRunning},
 		{id: "adapter-not-used", reads: []Source{SourceAdapters}, find: (*inspection).adapterNotUsed},
 		{id: "finalizer-orphaned", reads: []Source{SourcePods, SourceServices}, find: (*inspection).finalizerOrphaned},
+		{id: "service-not-cleaned", reads: []Source{SourceServices}, find: (*inspection).serviceNotCleaned},
 		{id: "traffic-off-long", reads: []Source{SourcePods}, find: (*inspection).trafficOffLong},
 		{id: "traffic-on-long", reads: []Source{SourcePods}, find: (*inspection).trafficOnLong},
 	}
@@ -59,6 +62,33 @@ func (in *inspection) adapterNotUsed() []Finding {
 	return in.falseCondition(appsv1alpha1.ConditionReady, "is not used", func(adapter appsv1alpha1.TrafficAdapter) string {
 		return edit(kindAdapter, "", adapter.Name)
 	})
+}
+
+// serviceNotCleaned finds Services that wait for their adapter to remove them from its provider. The remedy keeps all other finalizers, and
+// changes only the version that was read.
+func (in *inspection) serviceNotCleaned() []Finding {
+	var findings []Finding
+	for i := range in.Services {
+		service := &in.Services[i]
+		if service.DeletionTimestamp == nil || !isAdapted(service) || in.now.Sub(service.DeletionTimestamp.Time) < in.long {
+			continue
+		}
+		kept := slices.DeleteFunc(slices.Clone(service.Finalizers), isCleanFinalizer)
+		if kept == nil {
+			kept = []string{}
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": service.ResourceVersion, "finalizers": kept}})
+		if err != nil {
+			panic(err) // strings are always encoded
+		}
+		findings = append(findings, Finding{
+			Level: LevelError, Object: object("service", service.Namespace, service.Name),
+			Text: fmt.Sprintf("has been terminating for %s: its adapter has not removed it from the provider. Start the program of the adapter; if it was "+
+				"retired, remove the entries at the provider by hand, and then its finalizer", duration.HumanDuration(in.now.Sub(service.DeletionTimestamp.Time))),
+			Remedy: fmt.Sprintf("kubectl patch service -n %s %s --type=merge --patch '%s'", service.Namespace, service.Name, patch),
+		})
+	}
+	return findings
 }
 
 // finalizerOrphaned finds protection finalizers that no controller removes: no Service has them, and no
@@ -115,7 +145,11 @@ func (in *inspection) retiredText(pod *corev1.Pod, finalizer string) string {
 
 // isAdapted reports whether a Service has the finalizer by which an adapter keeps it until everything is removed from the provider.
 func isAdapted(service *corev1.Service) bool {
-	return slices.ContainsFunc(service.Finalizers, func(name string) bool { return strings.HasPrefix(name, resourceconsist.CleanFinalizerPrefix) })
+	return slices.ContainsFunc(service.Finalizers, isCleanFinalizer)
+}
+
+func isCleanFinalizer(name string) bool {
+	return strings.HasPrefix(name, resourceconsist.CleanFinalizerPrefix)
 }
 
 // waitsForOff returns since when a pod waits until its traffic is off: it prepares or terminates.

@@ -24,6 +24,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/doctor"
 	"github.com/podops-dev/podops/pkg/operator/certificates"
+	"github.com/podops-dev/podops/pkg/resourceconsist"
 	"github.com/podops-dev/podops/test/managerprocess"
 	"github.com/podops-dev/podops/test/observed"
 )
@@ -253,7 +254,14 @@ func condition(kind string, status metav1.ConditionStatus, reason string) metav1
 // seedPods adds a pod for each check of pods. The times in their labels are an hour ago.
 func (p scenario) seedPods(ctx context.Context) {
 	GinkgoHelper()
-	By("adding pods with faults")
+	By("adding pods with faults, and a Service that its adapter has left")
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "left", Finalizers: []string{resourceconsist.CleanFinalizer("left")}},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+	}
+	Expect(p.admin.Create(ctx, service)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { p.patch(ctx, service, `{"metadata":{"finalizers":null}}`) })
+	Expect(p.admin.Delete(ctx, service)).To(Succeed())
 	const id, orphan = "upgrade", appsv1alpha1.ProtectionFinalizerPrefix + "/gone"
 	ago := strconv.FormatInt(time.Now().Add(-time.Hour).UnixNano(), 10)
 	stamped := func(id, operationType string, prefixes ...string) map[string]string {
