@@ -40,6 +40,9 @@ func PassesWithSurge(why string) string {
 		"deletes and evictions of available pods wait"
 }
 
+// leastPercentage is the least count that may have been meant as a percentage.
+const leastPercentage = 10
+
 // PermitsAll returns why a count in an availablePolicy limits nothing while all pods are available, such as "permits all of 6 pods at once:
 // maxUnavailableValue is 25; a percentage is written "25%""; empty if it limits them. A count for one pod is not reported. Admission and
 // doctor report it.
@@ -52,7 +55,7 @@ func PermitsAll(policy *appsv1alpha1.AvailablePolicy, pods int) string {
 		return ""
 	}
 	words := fmt.Sprintf("permits all of %d pods at once: maxUnavailableValue is %d", pods, bound.IntValue())
-	if bound.IntValue() <= 100 {
+	if bound.IntValue() >= leastPercentage && bound.IntValue() <= 100 {
 		words += fmt.Sprintf(`; a percentage is written "%d%%"`, bound.IntValue())
 	}
 	return words

@@ -46,13 +46,14 @@ func TestPermitsAll(t *testing.T) {
 		pods   int
 		want   string
 	}{
-		"no policy":                      {pods: 3},
-		"fewer":                          {policy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: bound("2")}, pods: 3},
-		"as many as there are":           {policy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: bound("3")}, pods: 3, want: `permits all of 3 pods at once: maxUnavailableValue is 3; a percentage is written "3%"`},
-		"more than a percentage has":     {policy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: bound("101")}, pods: 3, want: "permits all of 3 pods at once: maxUnavailableValue is 101"},
-		"all of them, as a percentage":   {policy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: bound("100%")}, pods: 3},
-		"one of one":                     {policy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: bound("1")}, pods: 1},
-		"another bound that limits them": {policy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: bound("3"), MinAvailableValue: bound("1")}, pods: 3},
+		"no policy":                        {pods: 3},
+		"fewer":                            {policy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: bound("2")}, pods: 3},
+		"as many as there are":             {policy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: bound("3")}, pods: 3, want: "permits all of 3 pods at once: maxUnavailableValue is 3"},
+		"a count that may be a percentage": {policy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: bound("25")}, pods: 3, want: `permits all of 3 pods at once: maxUnavailableValue is 25; a percentage is written "25%"`},
+		"more than a percentage has":       {policy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: bound("101")}, pods: 3, want: "permits all of 3 pods at once: maxUnavailableValue is 101"},
+		"all of them, as a percentage":     {policy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: bound("100%")}, pods: 3},
+		"one of one":                       {policy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: bound("1")}, pods: 1},
+		"another bound that limits them":   {policy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: bound("3"), MinAvailableValue: bound("1")}, pods: 3},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			if got := spec.PermitsAll(tc.policy, tc.pods); got != tc.want {

@@ -19,7 +19,7 @@ import (
 func TestValidatorWarnsOfDeployments(t *testing.T) {
 	const recreate, counted = "spec.rules: a Deployment of the strategy Recreate never finishes a rollout under an availability rule below 100 %, " +
 		"since it creates no new pod before every old pod is deleted: use RollingUpdate, or exempt its pods",
-		`spec.rules[0].availablePolicy: with the Deployments that it selects, the rule permits all of 3 pods at once: maxUnavailableValue is 3; a percentage is written "3%"`
+		"spec.rules[0].availablePolicy: with the Deployments that it selects, the rule permits all of 3 pods at once: maxUnavailableValue is 3"
 	rolling, controlled := appsv1.RollingUpdateDeploymentStrategyType, map[string]string{"app": "web", appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue}
 	for sentence, tc := range map[string]struct {
 		strategy  appsv1.DeploymentStrategyType
