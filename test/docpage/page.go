@@ -26,20 +26,14 @@ var fileName = regexp.MustCompile("`([a-z-]+\\.yaml)`:$")
 // Read returns the steps of a page. A YAML block is a file if the text before it ends with the name of a file and a colon, a
 // block without a language has commands with the prompt "$ ", and a block of sh has commands.
 func Read(path string) ([]Step, error) {
-	text, err := os.ReadFile(path)
+	blocks, err := read(path)
 	if err != nil {
-		return nil, fmt.Errorf("reading a page: %w", err)
+		return nil, err
 	}
 	var steps []Step
-	before := ""
-	for i, part := range strings.Split("\n"+string(text), "\n```") {
-		if i%2 == 0 {
-			before = strings.TrimSpace(part)
-			continue
-		}
-		language, content, _ := strings.Cut(part, "\n")
-		content += "\n"
-		switch name := fileName.FindStringSubmatch(before); {
+	for _, b := range blocks {
+		language, content := b.language, b.content
+		switch name := fileName.FindStringSubmatch(b.before); {
 		case language == "yaml" && name != nil:
 			steps = append(steps, Step{File: name[1], Text: content})
 		case language == "sh":
@@ -54,19 +48,35 @@ func Read(path string) ([]Step, error) {
 	return steps, nil
 }
 
-// block matches a block in a page, which may be part of a list: its language and its content.
-var block = regexp.MustCompile("(?ms)^ *```([a-z]*)\n(.*?)^ *```")
+// block is a code block, with the text before it.
+type block struct{ before, language, content string }
 
-// Commands returns the shell commands in a page, in its order, each on one line and without comments: the lines of sh blocks, and
-// those with the prompt "$ " in other shell blocks. A line goes on after a backslash, a pipe and an open quote.
-func Commands(path string) ([]string, error) {
+// fenced matches a code block, which may be part of a list: its language and its content.
+var fenced = regexp.MustCompile("(?ms)^ *```([a-z]*)\n(.*?)^ *```")
+
+// read returns the code blocks in a page.
+func read(path string) (blocks []block, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading a page: %w", err)
 	}
+	page := string(text)
+	for _, at := range fenced.FindAllStringSubmatchIndex(page, -1) {
+		blocks = append(blocks, block{before: strings.TrimSpace(page[:at[0]]), language: page[at[2]:at[3]], content: page[at[4]:at[5]]})
+	}
+	return blocks, nil
+}
+
+// Commands returns the shell commands in a page, in its order, each on one line and without comments: the lines of sh blocks, and
+// those with the prompt "$ " in other shell blocks. A line goes on after a backslash, a pipe and an open quote.
+func Commands(path string) ([]string, error) {
+	blocks, err := read(path)
+	if err != nil {
+		return nil, err
+	}
 	var commands []string
-	for _, found := range block.FindAllStringSubmatch(string(text), -1) {
-		language, content := found[1], found[2]
+	for _, b := range blocks {
+		language, content := b.language, b.content
 		if language != "sh" && language != "console" && language != "" {
 			continue
 		}
