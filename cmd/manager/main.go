@@ -32,7 +32,8 @@ func run() int {
 		fmt.Println(buildinfo.Read().Line("manager"))
 		return 0
 	}
-	ctrl.SetLogger(lazylog.New(zap.New(zap.UseFlagOptions(&options.Log))))
+	ctrl.SetLogger(lazylog.New(zap.New(zap.UseFlagOptions(&options.Log)),
+		"Registering webhook", "Starting EventSource", "Starting Controller", "Starting workers"))
 
 	if flag.NArg() > 0 {
 		flag.Usage()

@@ -8,8 +8,9 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// New returns a logger that writes the lines of another logger.
-func New(log logr.Logger) logr.Logger {
+// New returns a logger that writes the lines of another logger. Lines with one of the debug
+// messages are lines of the debug level: libraries that write them do not let their users choose.
+func New(log logr.Logger, debug ...string) logr.Logger {
 	inner := log.GetSink()
 	if inner == nil {
 		return log
@@ -17,13 +18,14 @@ func New(log logr.Logger) logr.Logger {
 	if deep, ok := inner.(logr.CallDepthLogSink); ok {
 		inner = deep.WithCallDepth(1) // the frame of Info and Error
 	}
-	return log.WithSink(sink{LogSink: inner})
+	return log.WithSink(sink{LogSink: inner, debug: debug})
 }
 
-// sink keeps the values of its logger.
+// sink keeps the values of its logger, and the messages that belong to the debug level.
 type sink struct {
 	logr.LogSink
 	values []any
+	debug  []string
 }
 
 var _ logr.CallDepthLogSink = sink{}
@@ -50,6 +52,11 @@ func (s sink) WithCallDepth(depth int) logr.LogSink {
 
 // Info writes a line.
 func (s sink) Info(level int, message string, values ...any) {
+	if slices.Contains(s.debug, message) {
+		if level++; !s.Enabled(level) {
+			return
+		}
+	}
 	s.LogSink.Info(level, message, slices.Concat(s.values, values)...)
 }
 

@@ -2,6 +2,7 @@ package lazylog_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,12 +32,27 @@ func TestLinesAreThoseOfTheLogger(t *testing.T) {
 		speak(wrap(funcr.New(func(prefix, args string) { written = append(written, prefix+" "+args) }, funcr.Options{LogCaller: funcr.All})))
 		return written
 	}
-	want, got := lines(func(log logr.Logger) logr.Logger { return log }), lines(lazylog.New)
+	want, got := lines(func(log logr.Logger) logr.Logger { return log }), lines(func(log logr.Logger) logr.Logger { return lazylog.New(log) })
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
 	if len(got) != 4 || !strings.Contains(got[0], "lazylog_test.go") {
 		t.Errorf("got %q, want 4 lines with this file", got)
+	}
+}
+
+func TestDebugMessages(t *testing.T) {
+	for verbosity, want := range []int{1, 3} {
+		var written []string
+		log := funcr.New(func(_, args string) { written = append(written, args) }, funcr.Options{Verbosity: verbosity})
+		speak(lazylog.New(log, "First", "Fourth").WithName("controller").WithValues("pod", "web-0"))
+		infos := slices.DeleteFunc(slices.Clone(written), func(line string) bool { return !strings.Contains(line, `"msg"="F`) })
+		if len(infos) != want {
+			t.Errorf("verbosity %d: got %q, want %d lines of information", verbosity, infos, want)
+		}
+		if len(written)-len(infos) != 1+verbosity {
+			t.Errorf("verbosity %d: got %q, want the other lines unchanged", verbosity, written)
+		}
 	}
 }
 
