@@ -111,11 +111,28 @@ func (t Timeline) axis(names, columns int) rolloutview.Line {
 	text := []rune(strings.Repeat(" ", columns))
 	total := t.To.Sub(t.From)
 	const gap = 12
-	for at := 0; at+gap/2 < columns && total > 0; at += gap {
-		label := []rune("|" + short(total*time.Duration(at)/time.Duration(columns)))
-		copy(text[at:], label[:min(len(label), columns-at)])
+	step := tickStep(total, columns/gap)
+	for at := time.Duration(0); at < total; at += step {
+		column := int(at * time.Duration(columns) / total)
+		label := []rune("|" + short(at))
+		if column+len(label) <= columns {
+			copy(text[column:], label)
+		}
 	}
 	return rolloutview.Line{{Text: strings.Repeat(" ", names+2) + string(text), Style: rolloutview.StyleFaint}}
+}
+
+// tickStep returns the round time between two ticks of an axis that has at most so many.
+func tickStep(total time.Duration, most int) time.Duration {
+	const day = 24 * time.Hour
+	for _, unit := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour} {
+		for _, times := range []time.Duration{1, 2, 3, 5} {
+			if step := unit * times; total <= step*time.Duration(most) {
+				return step
+			}
+		}
+	}
+	return max(day, (total/time.Duration(max(most, 1))/day+1)*day)
 }
 
 // bar returns the phases of a pod as blocks. Each phase has at least one, as long as there are enough.

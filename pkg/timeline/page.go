@@ -111,8 +111,8 @@ func (t Timeline) page(l layout) page {
 	x := func(at time.Time) float64 {
 		return float64(l.names) + float64(l.chart)*float64(at.Sub(t.From))/float64(total)
 	}
-	for i := range ticks {
-		at := total * time.Duration(i) / ticks
+	step := tickStep(total, ticks)
+	for at := time.Duration(0); at < total; at += step {
 		p.Ticks = append(p.Ticks, tick{x(t.From.Add(at)), short(at)})
 	}
 	for i, pod := range t.Pods {
