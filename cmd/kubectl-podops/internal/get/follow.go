@@ -155,6 +155,10 @@ func (v *verb) printChanged(last, view rolloutview.View, changes []rolloutview.C
 	if v.output == "json" || view.Summary() == last.Summary() {
 		return nil
 	}
-	_, err := fmt.Fprintf(v.env.Out, "%s  %s\n", view.Time.Format(time.TimeOnly), view.Summary())
+	at := view.Time.Time
+	if len(changes) > 0 {
+		at = changes[len(changes)-1].Time.Time // The view is later than the changes; lines are in the order of their times.
+	}
+	_, err := fmt.Fprintf(v.env.Out, "%s  %s\n", at.Format(time.TimeOnly), view.Summary())
 	return err
 }
