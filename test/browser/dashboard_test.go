@@ -99,8 +99,10 @@ func checkKeys(t *testing.T, shown *browserPage) {
 	shown.awaitText("#workloads-empty", "No workload matches the filter.")
 	shown.press("\x1b")
 	shown.awaitText("#workloads", "web")
+	shown.await("a workload is selected that the filter hides", `(page.selected = "another", true)`)
 	shown.focus("#filter")
 	shown.press("web\r")
+	shown.awaitText("#workloads [aria-current=true]", "web")
 	if focused := shown.focused(); focused != "workload" {
 		t.Errorf("after Enter in the filter the focus is at %q, want workload", focused)
 	}

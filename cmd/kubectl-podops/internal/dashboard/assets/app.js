@@ -370,7 +370,10 @@ function onKey(event) {
       filter("");
       event.target.blur();
     }
-    if (event.key === "Enter") byId("workload").focus();
+    if (event.key === "Enter") {
+      if (!shown().some((view) => keyOf(view) === page.selected)) step(1);
+      byId("workload").focus();
+    }
     return;
   }
   const inRegion = event.target.closest?.(".scroll, main") && event.key.startsWith("Arrow");
