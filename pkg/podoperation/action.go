@@ -209,18 +209,29 @@ func sameImage(image, imageID string) (string, error) {
 // names are taken for one image: a container runtime reports either.
 const renamedDelay = 30 * time.Second
 
-// isReplaced reports whether every container of a record runs with another ID and with the image in its spec. Otherwise its kubelet is about
-// to replace it: it had begun to start an earlier image. wait is the time after which both images count as one; 0 if no such container runs.
-func isReplaced(record Record, pod *corev1.Pod, now time.Time) (replaced bool, wait time.Duration) {
-	replaced = !isUnseen(pod)
+// isPending reports whether the kubelet is about to replace a container of a record: the container has the ID from before, or runs
+// another image than its spec, since the kubelet had begun to start an earlier one. wait is the time after which both images count as one.
+func isPending(record Record, pod *corev1.Pod, now time.Time) (pending bool, wait time.Duration) {
+	pending = isUnseen(pod)
 	for name, before := range record.Containers {
 		container, status := containerOf(pod, name)
-		if container == nil || status == nil || status.ContainerID == before || status.State.Running == nil {
-			return false, 0
+		if container == nil || status == nil || status.State.Running == nil {
+			continue
 		}
 		wait = max(wait, untilRenamed(pod, container, status, now))
+		pending = pending || status.ContainerID == before || wait > 0
 	}
-	return replaced && wait == 0, wait
+	return pending, wait
+}
+
+// isRunning reports whether every container of a record runs.
+func isRunning(record Record, pod *corev1.Pod) bool {
+	for name := range record.Containers {
+		if _, status := containerOf(pod, name); status == nil || status.State.Running == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // untilRenamed returns the time after which the image that a container runs and the image of its spec count as one; 0 if they do.
@@ -357,6 +368,13 @@ func resizeOf(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) (written,
 func isInfeasible(condition *corev1.PodCondition, generation int64) bool {
 	return condition.Type == corev1.PodResizePending && condition.Status == corev1.ConditionTrue && condition.Reason == corev1.PodReasonInfeasible &&
 		(condition.ObservedGeneration == 0 || condition.ObservedGeneration >= generation)
+}
+
+// isDeferred reports whether the kubelet resizes a pod once its node has room, which may be never.
+func isDeferred(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+		return condition.Type == corev1.PodResizePending && condition.Status == corev1.ConditionTrue && condition.Reason == corev1.PodReasonDeferred
+	})
 }
 
 func contains(list, wanted corev1.ResourceList) bool {

@@ -289,7 +289,7 @@ func (r *round) stepOf(t *target) StepKind {
 		return Undo
 	case t.next != "":
 		return t.next
-	case t.during && t.written && r.finishesEarly():
+	case t.during && t.written && !t.pending && r.finishesEarly():
 		t.record = Record{Done: true}
 		return Finish
 	case t.state == appsv1alpha1.PodWaiting && !t.blocked && r.reason == appsv1alpha1.ReasonInProgress:
@@ -305,8 +305,8 @@ func (r *round) isUndone(t *target) bool {
 	return ends && t.during && !t.written && t.pod.DeletionTimestamp == nil
 }
 
-// finishesEarly reports whether pods that were operated on finish without waiting for the result: PostCheck
-// rules and readiness still decide when they serve.
+// finishesEarly reports whether pods that were operated on finish without waiting for the result, once their kubelets have ended the
+// containers that are replaced: PostCheck rules and readiness still decide when they serve.
 func (r *round) finishesEarly() bool {
 	return r.isWithdrawn() && r.reason != appsv1alpha1.ReasonPodsFailed
 }
@@ -355,17 +355,20 @@ func (r *round) isAnyDuring() bool {
 // the operation itself when its time has come.
 func (r *round) clean(d *Decision) {
 	d.Wake = 0
+	pending := false
 	for i := range r.targets {
 		t := &r.targets[i]
 		switch {
 		case !t.during || t.pod.DeletionTimestamp != nil || len(d.Steps) == MaxSteps:
+		case t.written && t.pending:
+			pending, d.Wake = true, backoff.MinDelay(d.Wake, t.wait)
 		case t.written:
 			d.Steps = append(d.Steps, Step{Kind: Finish, Pod: t.pod, Record: Record{Done: true}})
 		default:
 			d.Steps = append(d.Steps, Step{Kind: Undo, Pod: t.pod})
 		}
 	}
-	if len(d.Steps) > 0 {
+	if len(d.Steps) > 0 || pending {
 		return
 	}
 	d.Release = isProtected(r.Operation)

@@ -455,6 +455,42 @@ func TestAResizeThatFollowsAnInfeasibleOne(t *testing.T) {
 	}
 }
 
+// TestACancelledOperation has a pod on which its change is written. It gets traffic again once its kubelet does not replace containers any more.
+func TestACancelledOperation(t *testing.T) {
+	for name, tc := range map[string]struct {
+		action appsv1alpha1.PodOperationActionType
+		change func(*corev1.PodStatus)
+		ends   bool
+	}{
+		"the container from before runs":      {appsv1alpha1.ActionRestart, func(*corev1.PodStatus) {}, false},
+		"the image of the new one is missing": {appsv1alpha1.ActionRestart, func(s *corev1.PodStatus) { s.ContainerStatuses[0].State = corev1.ContainerState{} }, true},
+		"the new one runs":                    {appsv1alpha1.ActionRestart, func(s *corev1.PodStatus) { s.ContainerStatuses[0].ContainerID = "id-new" }, true},
+		"the resize is not applied":           {appsv1alpha1.ActionResize, func(*corev1.PodStatus) {}, false},
+		"the resize waits for room": {appsv1alpha1.ActionResize, func(s *corev1.PodStatus) {
+			s.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonDeferred}}
+		}, true},
+	} {
+		operation := operationOf(tc.action)
+		operation.Spec.Cancel, operation.Finalizers, operation.Status.StartTime = true, []string{appsv1alpha1.PodOperationFinalizer}, new(metav1.NewTime(builders.Epoch))
+		pod := recorded("a", podoperation.Record{})
+		if tc.action == appsv1alpha1.ActionRestart {
+			annotate(pod, podoperation.Record{Containers: map[string]string{"main": pod.Status.ContainerStatuses[0].ContainerID}})
+		}
+		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("0.02")}
+		for _, prefix := range []string{appsv1alpha1.OperatingLabelPrefix, appsv1alpha1.OperateLabelPrefix} {
+			pod.Labels[prefix+"/"+podoperation.ID("op")] = "1"
+		}
+		tc.change(&pod.Status)
+		for _, completed := range []*metav1.Time{nil, new(metav1.NewTime(builders.Epoch))} {
+			operation.Status.CompletionTime = completed
+			decision := decide(t, operation, nil, []*corev1.Pod{pod})
+			if ends := len(decision.Steps) == 1 && decision.Steps[0].Kind == podoperation.Finish; ends != tc.ends || decision.Release {
+				t.Errorf("%s: got %+v, release %t, want the end of the lifecycle %t", name, decision.Steps, decision.Release, tc.ends)
+			}
+		}
+	}
+}
+
 func TestAnEndedOperationIsDeletedInTime(t *testing.T) {
 	operation := operationOf(appsv1alpha1.ActionRestart)
 	operation.Spec.TTLSecondsAfterFinished = new(int32(60))

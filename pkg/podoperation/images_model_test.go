@@ -20,7 +20,7 @@ import (
 
 const repository = "registry.example.com/web"
 
-// imageModel is a pod with two operations, a person who sets its image, PodOps, and a kubelet that is behind. Clients read a cache that is behind,
+// imageModel is a pod with two operations that may be cancelled, a person who sets its image, PodOps, and a kubelet that is behind. Clients read a cache that is behind,
 // too, and write under the resourceVersion that they have read.
 type imageModel struct {
 	t          *rapid.T
@@ -182,11 +182,13 @@ func (m *imageModel) write(operation *appsv1alpha1.PodOperation, step podoperati
 			m.operate(action, image)
 		}
 	case podoperation.Finish, podoperation.Undo:
-		if step.Kind == podoperation.Undo || step.Record.Failed != "" && !m.byPerson {
+		if step.Kind == podoperation.Undo && !operation.Spec.Cancel || step.Record.Failed != "" && !m.byPerson {
 			m.t.Fatalf("the operation %s has failed: %+v", operation.Name, step.Record)
 		}
 		m.failed = m.failed || step.Record.Failed != ""
-		m.record(operation.UID, step.Record)
+		if step.Kind == podoperation.Finish || step.Record.Failed != "" {
+			m.record(operation.UID, step.Record)
+		}
 		delete(m.pod.Labels, appsv1alpha1.OperatingLabelPrefix+"/"+id)
 		delete(m.pod.Labels, appsv1alpha1.OperateLabelPrefix+"/"+id)
 		m.checkEnd()
@@ -215,10 +217,10 @@ func (m *imageModel) record(uid types.UID, record podoperation.Record) {
 	m.pod.Annotations[podoperation.RecordKey(uid)] = record.String()
 }
 
-// checkEnd checks that no container is replaced after the last lifecycle has ended, unless the person wants that.
+// checkEnd checks that no running container is replaced after the last lifecycle has ended, unless the person wants that.
 func (m *imageModel) checkEnd() {
-	image := m.pod.Spec.Containers[0].Image
-	if !m.isDuring() && !m.byPerson && m.running() != image {
+	image, runs := m.pod.Spec.Containers[0].Image, m.pod.Status.ContainerStatuses[0].State.Running != nil
+	if !m.isDuring() && !m.byPerson && runs && m.running() != image {
 		m.t.Fatalf("the pod serves again with a container that runs %s, and its kubelet is about to run %s", m.running(), image)
 	}
 }
@@ -280,6 +282,9 @@ func TestImagesOfSpecs(t *testing.T) {
 			"the kubelet stops":    func(*rapid.T) { m.stop() },
 			"a container crashes":  func(*rapid.T) { m.crash() },
 			"a second passes":      func(*rapid.T) { m.pass() },
+			"a person cancels": of(func(uid types.UID) {
+				m.operations[uid].Spec.Cancel = true
+			}),
 			"a person sets the image": func(t *rapid.T) {
 				if sets++; sets <= 2 {
 					m.wanted = fmt.Sprintf("%s:v%d", repository, rapid.IntRange(1, 2).Draw(t, "version"))

@@ -20,6 +20,10 @@ type target struct {
 	// written is true once the action is written to the pod.
 	written bool
 
+	// pending is true while the kubelet is about to replace or resize a container: the pod gets no traffic before that, not even after
+	// a cancellation.
+	pending bool
+
 	// checking is true while the lifecycle waits for PreCheck rules.
 	checking bool
 
@@ -96,12 +100,13 @@ func (t *target) observeAction(operation *appsv1alpha1.PodOperation, record Reco
 	switch action.Type {
 	case appsv1alpha1.ActionResize:
 		t.written, finished, failed = resizeOf(action, t.pod)
+		t.pending = t.written && !finished && failed == "" && !isDeferred(t.pod)
 		t.message = "waits for its kubelet to resize it"
 	case appsv1alpha1.ActionDelete, appsv1alpha1.ActionEvict:
 		t.message = "is about to be removed"
 	default:
-		finished, t.wait = isReplaced(record, t.pod, now)
-		finished = finished && t.written
+		t.pending, t.wait = isPending(record, t.pod, now)
+		finished = t.written && !t.pending && isRunning(record, t.pod)
 		if name := reverted(record, t.pod); t.written && name != "" {
 			failed = "another client has set the image of container " + name + " back"
 		}
