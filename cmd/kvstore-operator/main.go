@@ -26,10 +26,10 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	kvstorev1 "github.com/podops-dev/podops/apis/kvstore/v1"
-	"github.com/podops-dev/podops/pkg/buildinfo"
 	"github.com/podops-dev/podops/pkg/kvstore"
 	"github.com/podops-dev/podops/pkg/kvstore/plan"
 	"github.com/podops-dev/podops/pkg/operator/certificates"
+	"github.com/podops-dev/podops/pkg/runtime/buildinfo"
 )
 
 // name of the operator, in leases and events.

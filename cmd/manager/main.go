@@ -9,10 +9,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
-	"github.com/podops-dev/podops/pkg/buildinfo"
-	"github.com/podops-dev/podops/pkg/lazylog"
 	"github.com/podops-dev/podops/pkg/opa/sandbox"
 	"github.com/podops-dev/podops/pkg/operator"
+	"github.com/podops-dev/podops/pkg/runtime/buildinfo"
+	"github.com/podops-dev/podops/pkg/runtime/lazylog"
 )
 
 func main() {

@@ -34,13 +34,13 @@ func layers() []layer {
 			"pkg/webhookserver", "pkg/webhooktask/dispatch",
 		}},
 		{name: "pure packages", packages: []string{
-			"pkg/clusterstate", "pkg/deferreddelete", "pkg/kubeversion", "pkg/kvstore/plan", "pkg/lifecycle", "pkg/permit", "pkg/podoperation",
+			"pkg/clusterstate", "pkg/deferreddelete", "pkg/runtime/kubeversion", "pkg/kvstore/plan", "pkg/lifecycle", "pkg/permit", "pkg/podoperation",
 			"pkg/podstate", "pkg/replicasetscale", "pkg/resourceconsist/plan", "pkg/rolloutview", "pkg/rule/...", "pkg/timeline",
 			"pkg/tracing", "pkg/webhooktask",
 		}},
 		{name: "small packages", packages: []string{
-			"pkg/backoff", "pkg/buildinfo", "pkg/cabundle", "pkg/earliest", "pkg/fairshare", "pkg/internal/...", "pkg/lanes",
-			"pkg/lazylog", "pkg/loadshed", "pkg/metricseries", "pkg/objectbounds", "pkg/observation", "pkg/podfields", "pkg/prune", "pkg/steadyclock", "pkg/text",
+			"pkg/runtime/backoff", "pkg/runtime/buildinfo", "pkg/runtime/cabundle", "pkg/runtime/earliest", "pkg/runtime/fairshare", "pkg/internal/...", "pkg/runtime/lanes",
+			"pkg/runtime/lazylog", "pkg/runtime/loadshed", "pkg/runtime/metricseries", "pkg/objectbounds", "pkg/runtime/observation", "pkg/podfields", "pkg/runtime/prune", "pkg/runtime/steadyclock", "pkg/runtime/text",
 			"pkg/webhooks/clientauth",
 		}},
 		{name: "API, manifests and Rego", packages: []string{"apis/...", "config", "policies/..."}},

@@ -13,19 +13,19 @@ func house() []layer {
 	return []layer{
 		{name: "roof", packages: []string{"cmd/..."}},
 		{name: "walls", packages: []string{"pkg/..."}},
-		{name: "ground", packages: []string{"apis", "pkg/text"}},
+		{name: "ground", packages: []string{"apis", "pkg/runtime/text"}},
 	}
 }
 
 func TestGraphListsPackagesByLayer(t *testing.T) {
 	got, err := draw(imports{
-		"cmd/manager": {"pkg/opa", "pkg/text"}, "pkg/opa": {"apis", "pkg/opa/vet"}, "pkg/opa/vet": nil, "pkg/text": nil, "apis": nil,
+		"cmd/manager": {"pkg/opa", "pkg/runtime/text"}, "pkg/opa": {"apis", "pkg/opa/vet"}, "pkg/opa/vet": nil, "pkg/runtime/text": nil, "apis": nil,
 	}, house())
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := `roof
-  cmd/manager                            pkg/opa pkg/text
+  cmd/manager                            pkg/opa pkg/runtime/text
 
 walls
   pkg/opa                                apis pkg/opa/vet
@@ -33,7 +33,7 @@ walls
 
 ground
   apis
-  pkg/text
+  pkg/runtime/text
 
 5 packages, 4 imports, 0 upwards
 `

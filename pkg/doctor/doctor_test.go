@@ -30,8 +30,8 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/doctor"
-	"github.com/podops-dev/podops/pkg/kubeversion"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
+	"github.com/podops-dev/podops/pkg/runtime/kubeversion"
 	"github.com/podops-dev/podops/test/builders"
 )
 

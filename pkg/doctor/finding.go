@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // Level is the severity of a Finding.

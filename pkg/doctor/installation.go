@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/podops-dev/podops/pkg/kubeversion"
+	"github.com/podops-dev/podops/pkg/runtime/kubeversion"
 )
 
 // reinstall is the remedy for an object that is missing or differs from the manifests.

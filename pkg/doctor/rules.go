@@ -18,7 +18,7 @@ import (
 	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/rule/imports"
 	"github.com/podops-dev/podops/pkg/rule/spec"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 const (

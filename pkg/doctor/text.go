@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // Text returns a Report for terminals, in lines of at most width characters. Commands and names are not broken.

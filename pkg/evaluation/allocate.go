@@ -5,10 +5,10 @@ import (
 	"context"
 	"time"
 
-	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/rule"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/backoff"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 	"k8s.io/apimachinery/pkg/types"
 )
 

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/rule"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/backoff"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // disruption is one PodDisruptionBudget in an evaluation.

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/runtime/backoff"
 	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 	"k8s.io/apimachinery/pkg/types"

@@ -8,7 +8,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/rule"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // exceptions are the reasons for which requests of an evaluation pass rules that withhold them.

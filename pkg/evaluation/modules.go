@@ -8,7 +8,7 @@ import (
 
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/rule"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // Modules has the evaluations of users' modules in one round. Two rules may have one name: a preview shows each stage.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/runtime/backoff"
 )
 
 // Outcome is an evaluation with the permits that were allocated from it.

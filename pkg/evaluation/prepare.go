@@ -7,11 +7,11 @@ import (
 	"time"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/objectbounds"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/rule/imports"
+	"github.com/podops-dev/podops/pkg/runtime/backoff"
 	"k8s.io/apimachinery/pkg/types"
 )
 

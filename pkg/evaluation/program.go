@@ -14,7 +14,7 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/imports"
 	"github.com/podops-dev/podops/pkg/rule/parameters"
 	"github.com/podops-dev/podops/pkg/rule/spec"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )

@@ -7,7 +7,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/podops-dev/podops/pkg/rule"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // reason returns a verdict as a message with numbers, and when to evaluate the rule again where the verdict changes

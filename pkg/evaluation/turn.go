@@ -5,8 +5,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/podops-dev/podops/pkg/lanes"
 	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/runtime/lanes"
 	"k8s.io/utils/clock"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/rule/spec"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // verdicts returns the verdicts of one rule for requests of its stage, in their order. version is the version

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
-	"github.com/podops-dev/podops/pkg/fairshare"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/fairshare"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 const (

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	testingclock "k8s.io/utils/clock/testing"
 
-	"github.com/podops-dev/podops/pkg/fairshare"
+	"github.com/podops-dev/podops/pkg/runtime/fairshare"
 	"github.com/podops-dev/podops/test/builders"
 )
 

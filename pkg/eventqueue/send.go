@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/record/util"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // APISink writes events to the API server.

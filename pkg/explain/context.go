@@ -15,7 +15,7 @@ import (
 	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/replicasetscale"
 	"github.com/podops-dev/podops/pkg/rule"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // keptScaleDown describes the scale-down of the ReplicaSet of a pod that is to be deleted for it.

@@ -21,7 +21,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	kvstorev1 "github.com/podops-dev/podops/apis/kvstore/v1"
 	"github.com/podops-dev/podops/pkg/kvstore/plan"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // HookPath is the path of a Hook on its server.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // MaxSettleTime bounds the settle time that a pod may request.

@@ -13,10 +13,10 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
 
-	"github.com/podops-dev/podops/pkg/fairshare"
 	"github.com/podops-dev/podops/pkg/opa/vet"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/rule/spec"
+	"github.com/podops-dev/podops/pkg/runtime/fairshare"
 	"github.com/podops-dev/podops/policies"
 )
 

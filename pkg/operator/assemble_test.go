@@ -30,7 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/yaml"
 
-	"github.com/podops-dev/podops/pkg/kubeversion"
+	"github.com/podops-dev/podops/pkg/runtime/kubeversion"
 )
 
 // discoverable answers the requests of a manager to an API server before it starts.

@@ -7,7 +7,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/podops-dev/podops/pkg/steadyclock"
+	"github.com/podops-dev/podops/pkg/runtime/steadyclock"
 )
 
 // newClock returns the clock of the controllers and webhooks, which does not jump. Jumps of the

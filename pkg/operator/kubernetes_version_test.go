@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/podops-dev/podops/pkg/kubeversion"
+	"github.com/podops-dev/podops/pkg/runtime/kubeversion"
 )
 
 // apiServer serves a version, and nothing else. It returns its requests, too.

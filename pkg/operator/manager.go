@@ -30,14 +30,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/buildinfo"
 	"github.com/podops-dev/podops/pkg/controllers/podtransitionrule"
-	"github.com/podops-dev/podops/pkg/kubeversion"
 	"github.com/podops-dev/podops/pkg/objectbounds"
 	"github.com/podops-dev/podops/pkg/operator/certificates"
 	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/replicasetscale"
+	"github.com/podops-dev/podops/pkg/runtime/buildinfo"
+	"github.com/podops-dev/podops/pkg/runtime/kubeversion"
 	"github.com/podops-dev/podops/pkg/trafficadapter"
 )
 

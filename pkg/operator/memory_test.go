@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/podops-dev/podops/pkg/loadshed"
 	"github.com/podops-dev/podops/pkg/opa/sandbox"
+	"github.com/podops-dev/podops/pkg/runtime/loadshed"
 )
 
 func TestMemoryIsDivided(t *testing.T) {

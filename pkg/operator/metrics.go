@@ -7,7 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/podops-dev/podops/pkg/budgetuse"
-	"github.com/podops-dev/podops/pkg/buildinfo"
 	"github.com/podops-dev/podops/pkg/controllers/deferreddelete"
 	"github.com/podops-dev/podops/pkg/controllers/podlifecycle"
 	"github.com/podops-dev/podops/pkg/controllers/podtransitionrule"
@@ -18,7 +17,8 @@ import (
 	"github.com/podops-dev/podops/pkg/ownerscale"
 	"github.com/podops-dev/podops/pkg/podphases"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
-	"github.com/podops-dev/podops/pkg/steadyclock"
+	"github.com/podops-dev/podops/pkg/runtime/buildinfo"
+	"github.com/podops-dev/podops/pkg/runtime/steadyclock"
 	"github.com/podops-dev/podops/pkg/tracing/export"
 	"github.com/podops-dev/podops/pkg/webhookclient"
 	podwebhook "github.com/podops-dev/podops/pkg/webhooks/pod"

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/prune"
+	"github.com/podops-dev/podops/pkg/runtime/prune"
 )
 
 // controlledPods lists and watches the controlled pods. The API server sends each version of a pod

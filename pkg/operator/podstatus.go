@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/podops-dev/podops/pkg/prune"
+	"github.com/podops-dev/podops/pkg/runtime/prune"
 )
 
 // podStatusClient is a Client that patches the status of pods as metadata with less work: it decodes of the response only

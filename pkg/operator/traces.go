@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/podops-dev/podops/pkg/buildinfo"
+	"github.com/podops-dev/podops/pkg/runtime/buildinfo"
 	"github.com/podops-dev/podops/pkg/tracing/export"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/podops-dev/podops/pkg/backoff"
+	"github.com/podops-dev/podops/pkg/runtime/backoff"
 )
 
 // Kind is a kind of owner, with its version, as owner references name it.

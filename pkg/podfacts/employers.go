@@ -10,9 +10,9 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/podops-dev/podops/pkg/fairshare"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/podstate"
+	"github.com/podops-dev/podops/pkg/runtime/fairshare"
 )
 
 const (

@@ -12,8 +12,8 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
-	"github.com/podops-dev/podops/pkg/observation"
 	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/runtime/observation"
 )
 
 // aspectReadiness is the observed aspect of pods.

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // maxConditionBytes bounds the messages of conditions.

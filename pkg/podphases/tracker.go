@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
-	"github.com/podops-dev/podops/pkg/earliest"
-	"github.com/podops-dev/podops/pkg/metricseries"
 	"github.com/podops-dev/podops/pkg/podstate"
+	"github.com/podops-dev/podops/pkg/runtime/earliest"
+	"github.com/podops-dev/podops/pkg/runtime/metricseries"
 )
 
 // Outcomes of held deletes: the values of the label outcome. They never change.

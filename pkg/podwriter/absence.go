@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/fairshare"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/runtime/fairshare"
 )
 
 // absence describes a pod that is not available, for the event that ends it. After a restart it

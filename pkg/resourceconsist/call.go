@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/podops-dev/podops/pkg/backoff"
+	"github.com/podops-dev/podops/pkg/runtime/backoff"
 )
 
 // Errors of calls that were not made, or that outlived their deadline.

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/podops-dev/podops/pkg/backoff"
+	"github.com/podops-dev/podops/pkg/runtime/backoff"
 )
 
 // attempt identifies one verb for one item.

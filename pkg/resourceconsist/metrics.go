@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/podops-dev/podops/pkg/metricseries"
+	"github.com/podops-dev/podops/pkg/runtime/metricseries"
 )
 
 // maxShown is the number of employees of one employer that have a metric; the other

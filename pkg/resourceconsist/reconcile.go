@@ -19,8 +19,8 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/resourceconsist/plan"
+	"github.com/podops-dev/podops/pkg/runtime/backoff"
 )
 
 const (

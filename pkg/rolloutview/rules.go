@@ -12,7 +12,7 @@ import (
 	"github.com/podops-dev/podops/pkg/clusterstate"
 	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/rule"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // maxText bounds each text from objects in a view, in bytes.

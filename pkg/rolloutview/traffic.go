@@ -11,7 +11,7 @@ import (
 
 	"github.com/podops-dev/podops/pkg/clusterstate"
 	"github.com/podops-dev/podops/pkg/podstate"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // backendCount is the number of load balancers and Services that a pod belongs to, and the number of

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // explainWebhook returns the state of a request at the service of a webhook rule. The message of

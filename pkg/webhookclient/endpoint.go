@@ -9,9 +9,9 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/podops-dev/podops/pkg/cabundle"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/rule/spec"
+	"github.com/podops-dev/podops/pkg/runtime/cabundle"
 )
 
 // Endpoint is the destination of a call, with the credentials of PodOps.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/podops-dev/podops/pkg/rule"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // Class is the stable reason of a failed call.

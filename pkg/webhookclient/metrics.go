@@ -9,8 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/podops-dev/podops/pkg/metricseries"
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/runtime/metricseries"
 )
 
 // maxHostsPerRule bounds the hosts that a rule has series for: two are in use, the others are from

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // Classes of failures that this package returns. The HTTP client returns all other classes.

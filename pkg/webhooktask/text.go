@@ -2,7 +2,7 @@ package webhooktask
 
 import (
 	"github.com/podops-dev/podops/pkg/rule"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // Limits of strings in status. The API server counts characters and rejects the whole status if one

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // Step is how far the service is with a request.

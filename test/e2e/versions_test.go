@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/podops-dev/podops/pkg/kubeversion"
+	"github.com/podops-dev/podops/pkg/runtime/kubeversion"
 )
 
 var _ = Describe("The version of Kubernetes", Label(mainStories), func() {

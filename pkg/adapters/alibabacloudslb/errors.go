@@ -10,7 +10,7 @@ import (
 
 	"github.com/alibabacloud-go/tea/tea"
 
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // maxMessageBytes bounds the part of an answer in logs, events and status.

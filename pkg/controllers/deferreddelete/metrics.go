@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/podops-dev/podops/pkg/deferreddelete"
-	"github.com/podops-dev/podops/pkg/metricseries"
+	"github.com/podops-dev/podops/pkg/runtime/metricseries"
 )
 
 // Metrics counts how deletes and removals end, and pods that go past their rules.

@@ -26,12 +26,12 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/lifecycle"
-	"github.com/podops-dev/podops/pkg/observation"
 	"github.com/podops-dev/podops/pkg/podfacts"
 	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/podwriter"
 	"github.com/podops-dev/podops/pkg/replicasetpods"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/observation"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // Event reasons on pods. They never change.

@@ -18,8 +18,8 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
-	"github.com/podops-dev/podops/pkg/metricseries"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
+	"github.com/podops-dev/podops/pkg/runtime/metricseries"
 	"github.com/podops-dev/podops/test/measured"
 )
 

@@ -25,10 +25,10 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
-	"github.com/podops-dev/podops/pkg/fairshare"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/podfacts"
 	"github.com/podops-dev/podops/pkg/podwriter"
+	"github.com/podops-dev/podops/pkg/runtime/fairshare"
 	"github.com/podops-dev/podops/test/builders"
 )
 

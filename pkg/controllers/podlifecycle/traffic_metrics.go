@@ -15,11 +15,11 @@ import (
 	"k8s.io/utils/clock"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/earliest"
 	"github.com/podops-dev/podops/pkg/lifecycle"
-	"github.com/podops-dev/podops/pkg/metricseries"
 	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
+	"github.com/podops-dev/podops/pkg/runtime/earliest"
+	"github.com/podops-dev/podops/pkg/runtime/metricseries"
 )
 
 // Bounds of the controllers that have series of their own. Each has at most two.

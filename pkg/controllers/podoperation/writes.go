@@ -18,10 +18,10 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/podoperation"
 	"github.com/podops-dev/podops/pkg/podopslifecycle"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/backoff"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // carryOut writes the steps, and returns how soon to try a step again that the state of its pod has

@@ -13,7 +13,7 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/imports"
 	"github.com/podops-dev/podops/pkg/rule/parameters"
 	"github.com/podops-dev/podops/pkg/rule/spec"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // inspection is the result of checking a spec. The zero value means that it can be used.

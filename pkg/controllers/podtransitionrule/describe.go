@@ -12,7 +12,7 @@ import (
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/rule"
-	printable "github.com/podops-dev/podops/pkg/text"
+	printable "github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // describe sets all of a status but its record of permits.

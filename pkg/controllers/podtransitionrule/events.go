@@ -17,7 +17,7 @@ import (
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/rule"
-	printable "github.com/podops-dev/podops/pkg/text"
+	printable "github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // Event reasons. They never change.

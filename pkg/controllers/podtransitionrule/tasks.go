@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/rule"
-	printable "github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/backoff"
+	printable "github.com/podops-dev/podops/pkg/runtime/text"
 	"github.com/podops-dev/podops/pkg/tracing"
 	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 )

@@ -4,7 +4,7 @@ import (
 	"runtime"
 
 	"github.com/podops-dev/podops/pkg/evaluation"
-	"github.com/podops-dev/podops/pkg/lanes"
+	"github.com/podops-dev/podops/pkg/runtime/lanes"
 )
 
 const (

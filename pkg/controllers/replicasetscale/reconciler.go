@@ -29,10 +29,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/podwriter"
 	"github.com/podops-dev/podops/pkg/replicasetpods"
 	"github.com/podops-dev/podops/pkg/replicasetscale"
+	"github.com/podops-dev/podops/pkg/runtime/backoff"
 )
 
 // EventScaleDownDropped reports on a ReplicaSet without a Deployment that a request to lower it, which an earlier version

@@ -13,12 +13,12 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/evaluation"
-	"github.com/podops-dev/podops/pkg/lanes"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/rule/spec"
+	"github.com/podops-dev/podops/pkg/runtime/lanes"
 	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooktask"
 	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kvstorev1 "github.com/podops-dev/podops/apis/kvstore/v1"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // report completes the status: counts, the phase and the conditions. A step that the API server rejects is the progress.

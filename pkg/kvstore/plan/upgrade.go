@@ -12,7 +12,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	kvstorev1 "github.com/podops-dev/podops/apis/kvstore/v1"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // maxMessage bounds the messages of the status, in bytes.

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/podops-dev/podops/pkg/fairshare"
 	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/runtime/fairshare"
 )
 
 const (

@@ -12,9 +12,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/podops-dev/podops/pkg/fairshare"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/opa/vet"
+	"github.com/podops-dev/podops/pkg/runtime/fairshare"
 )
 
 // CodeLimit is the code of the opa.Problem of a module whose compilation was killed.

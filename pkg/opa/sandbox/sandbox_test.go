@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/podops-dev/podops/pkg/fairshare"
 	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/runtime/fairshare"
 	"github.com/podops-dev/podops/test/await"
 )
 

@@ -13,9 +13,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/cabundle"
 	"github.com/podops-dev/podops/pkg/podfields"
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/runtime/cabundle"
 )
 
 // Bounds of a poll, as in the CRD, in seconds.

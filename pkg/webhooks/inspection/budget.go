@@ -8,7 +8,7 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/utils/clock"
 
-	"github.com/podops-dev/podops/pkg/fairshare"
+	"github.com/podops-dev/podops/pkg/runtime/fairshare"
 )
 
 // Cluster is the owner of modules of objects without a namespace.

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 
-	"github.com/podops-dev/podops/pkg/fairshare"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/opa/vet"
+	"github.com/podops-dev/podops/pkg/runtime/fairshare"
 )
 
 // Timeout leaves half a second of the 3 s that an API server waits for a webhook: the

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/podops-dev/podops/pkg/prune"
+	"github.com/podops-dev/podops/pkg/runtime/prune"
 )
 
 // decode returns the requested and the old pod; the old pod is empty for a CREATE, and the

@@ -16,7 +16,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/lifecycle"
-	"github.com/podops-dev/podops/pkg/prune"
+	"github.com/podops-dev/podops/pkg/runtime/prune"
 	"github.com/podops-dev/podops/test/builders"
 )
 

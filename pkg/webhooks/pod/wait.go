@@ -18,7 +18,7 @@ import (
 	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/replicasetpods"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 	"github.com/podops-dev/podops/pkg/webhooks/review"
 )
 

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/podops-dev/podops/pkg/deferreddelete"
-	"github.com/podops-dev/podops/pkg/fairshare"
+	"github.com/podops-dev/podops/pkg/runtime/fairshare"
 )
 
 // Bounds of the requests that wait at a time: in all, of each user, in each namespace, and the bytes of

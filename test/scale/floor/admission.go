@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/podops-dev/podops/pkg/operator/certificates"
-	"github.com/podops-dev/podops/pkg/prune"
+	"github.com/podops-dev/podops/pkg/runtime/prune"
 	"github.com/podops-dev/podops/pkg/webhooks/review"
 )
 

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/prune"
+	"github.com/podops-dev/podops/pkg/runtime/prune"
 )
 
 const (

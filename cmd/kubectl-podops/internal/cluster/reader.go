@@ -26,7 +26,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/clusterstate"
 	"github.com/podops-dev/podops/pkg/podstate"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 	"github.com/podops-dev/podops/pkg/trafficadapter"
 )
 

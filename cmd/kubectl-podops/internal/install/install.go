@@ -24,8 +24,8 @@ import (
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/confirm"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/installation"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/provenance"
-	"github.com/podops-dev/podops/pkg/kubeversion"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/kubeversion"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 const (

@@ -23,7 +23,7 @@ import (
 	"github.com/podops-dev/podops/pkg/adapters/demo"
 	"github.com/podops-dev/podops/pkg/adapters/haproxy"
 	"github.com/podops-dev/podops/pkg/podrelease"
-	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // poll is the interval at which the deletion of an object is checked.

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
-	"github.com/podops-dev/podops/pkg/buildinfo"
+	"github.com/podops-dev/podops/pkg/runtime/buildinfo"
 )
 
 // Command returns the verb version.

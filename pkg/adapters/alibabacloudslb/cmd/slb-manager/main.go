@@ -16,7 +16,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	slb "github.com/podops-dev/podops/pkg/adapters/alibabacloudslb"
-	"github.com/podops-dev/podops/pkg/buildinfo"
+	"github.com/podops-dev/podops/pkg/runtime/buildinfo"
 )
 
 // leaseName is the same for all instances: two active instances would change one load balancer.

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/podops-dev/podops/pkg/prune"
+	"github.com/podops-dev/podops/pkg/runtime/prune"
 )
 
 // text encodes a field that is a text.

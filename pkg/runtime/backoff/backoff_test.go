@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podops-dev/podops/pkg/backoff"
+	"github.com/podops-dev/podops/pkg/runtime/backoff"
 )
 
 func TestDelay(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/podops-dev/podops/pkg/metricseries"
+	"github.com/podops-dev/podops/pkg/runtime/metricseries"
 	"github.com/podops-dev/podops/test/measured"
 )
 

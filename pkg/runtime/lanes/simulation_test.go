@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podops-dev/podops/pkg/lanes"
+	"github.com/podops-dev/podops/pkg/runtime/lanes"
 )
 
 // simulation is a controller on two cores, a millisecond at a time: workers take namespaces from a

@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/podops-dev/podops/pkg/metricseries"
+	"github.com/podops-dev/podops/pkg/runtime/metricseries"
 )
 
 func TestNamesBeyondTheLimitAreOther(t *testing.T) {

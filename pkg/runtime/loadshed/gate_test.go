@@ -10,7 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/podops-dev/podops/pkg/loadshed"
+	"github.com/podops-dev/podops/pkg/runtime/loadshed"
 )
 
 func TestFits(t *testing.T) {

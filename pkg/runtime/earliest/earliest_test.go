@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/podops-dev/podops/pkg/earliest"
+	"github.com/podops-dev/podops/pkg/runtime/earliest"
 )
 
 // TestTimes compares a set with a map, after any sequence of changes.

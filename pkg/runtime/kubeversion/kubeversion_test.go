@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/version"
 
-	"github.com/podops-dev/podops/pkg/kubeversion"
+	"github.com/podops-dev/podops/pkg/runtime/kubeversion"
 )
 
 func TestCheck(t *testing.T) {
@@ -82,7 +82,7 @@ func TestTheRefusalNamesEverything(t *testing.T) {
 
 // TestTheMinimumIsTested compares the minimum with the version that make test-versions runs on.
 func TestTheMinimumIsTested(t *testing.T) {
-	module, err := os.ReadFile(filepath.Join("..", "..", "test", "controlplane", "oldest", "go.mod"))
+	module, err := os.ReadFile(filepath.Join("..", "..", "..", "test", "controlplane", "oldest", "go.mod"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
-	"github.com/podops-dev/podops/pkg/lazylog"
+	"github.com/podops-dev/podops/pkg/runtime/lazylog"
 )
 
 // speak writes lines with names and values.

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/podops-dev/podops/pkg/fairshare"
+	"github.com/podops-dev/podops/pkg/runtime/fairshare"
 )
 
 // work holds a slot for a while, and calls had once it has one.

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Releases set these by -ldflags "-X github.com/podops-dev/podops/pkg/buildinfo.version=v0.1.0 ...", so
+// Releases set these by -ldflags "-X github.com/podops-dev/podops/pkg/runtime/buildinfo.version=v0.1.0 ...", so
 // that they do not depend on files of the working tree that git does not know.
 //
 //nolint:gochecknoglobals // The linker sets variables of packages only.

@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/podops-dev/podops/pkg/fairshare"
+	"github.com/podops-dev/podops/pkg/runtime/fairshare"
 )
 
 // sized returns the size of a value that counts n bytes with its entry.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/podops-dev/podops/pkg/cabundle"
+	"github.com/podops-dev/podops/pkg/runtime/cabundle"
 )
 
 func TestParse(t *testing.T) {
