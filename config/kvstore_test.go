@@ -22,9 +22,9 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	kvstorev1 "github.com/podops-dev/podops/apis/kvstore/v1"
+	"github.com/podops-dev/podops/pkg/core/rule/spec"
 	"github.com/podops-dev/podops/pkg/kvstore"
 	"github.com/podops-dev/podops/pkg/kvstore/plan"
-	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
 func TestEveryFieldOfKVStoreClusterIsBounded(t *testing.T) {

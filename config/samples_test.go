@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/core/rule/parameters"
+	"github.com/podops-dev/podops/pkg/core/rule/spec"
 	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/rule/parameters"
-	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
 func readSample(t *testing.T, file string, into any) {

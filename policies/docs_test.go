@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/rule/parameters"
+	"github.com/podops-dev/podops/pkg/core/rule/parameters"
 	"github.com/podops-dev/podops/policies"
 )
 
@@ -152,7 +152,7 @@ func checkRule(t *testing.T, schema *parameters.Schema, rule appsv1alpha1.Transi
 
 func TestDocumentNamesEveryCode(t *testing.T) {
 	text := read(t, document)
-	parsed, err := parser.ParseFile(token.NewFileSet(), "../pkg/rule/verdict.go", nil, 0)
+	parsed, err := parser.ParseFile(token.NewFileSet(), "../pkg/core/rule/verdict.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

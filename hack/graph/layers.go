@@ -30,17 +30,17 @@ func layers() []layer {
 		{name: "components", packages: []string{
 			"pkg/budgetuse", "pkg/decisionlog", "pkg/doctor", "pkg/evaluation/...", "pkg/eventqueue", "pkg/explain", "pkg/opa/...", "pkg/ownerscale", "pkg/podfacts",
 			"pkg/podindex/...", "pkg/podopslifecycle/...", "pkg/podphases", "pkg/podrelease", "pkg/podwriter", "pkg/policyusers", "pkg/replicasetpods",
-			"pkg/resourceconsist", "pkg/tracing/export", "pkg/trafficadapter", "pkg/webhookclient/...",
+			"pkg/resourceconsist", "pkg/core/tracing/export", "pkg/trafficadapter", "pkg/webhookclient/...",
 			"pkg/webhookserver", "pkg/webhooktask/dispatch",
 		}},
 		{name: "pure packages", packages: []string{
-			"pkg/clusterstate", "pkg/deferreddelete", "pkg/runtime/kubeversion", "pkg/kvstore/plan", "pkg/lifecycle", "pkg/permit", "pkg/podoperation",
-			"pkg/podstate", "pkg/replicasetscale", "pkg/resourceconsist/plan", "pkg/rolloutview", "pkg/rule/...", "pkg/timeline",
-			"pkg/tracing", "pkg/webhooktask",
+			"pkg/clusterstate", "pkg/core/deferreddelete", "pkg/runtime/kubeversion", "pkg/kvstore/plan", "pkg/core/lifecycle", "pkg/core/permit", "pkg/core/podoperation",
+			"pkg/core/podstate", "pkg/core/replicasetscale", "pkg/resourceconsist/plan", "pkg/rolloutview", "pkg/core/rule/...", "pkg/timeline",
+			"pkg/core/tracing", "pkg/webhooktask",
 		}},
 		{name: "small packages", packages: []string{
 			"pkg/runtime/backoff", "pkg/runtime/buildinfo", "pkg/runtime/cabundle", "pkg/runtime/earliest", "pkg/runtime/fairshare", "pkg/internal/...", "pkg/runtime/lanes",
-			"pkg/runtime/lazylog", "pkg/runtime/loadshed", "pkg/runtime/metricseries", "pkg/objectbounds", "pkg/runtime/observation", "pkg/podfields", "pkg/runtime/prune", "pkg/runtime/steadyclock", "pkg/runtime/text",
+			"pkg/runtime/lazylog", "pkg/runtime/loadshed", "pkg/runtime/metricseries", "pkg/core/objectbounds", "pkg/runtime/observation", "pkg/core/podfields", "pkg/runtime/prune", "pkg/runtime/steadyclock", "pkg/runtime/text",
 			"pkg/webhooks/clientauth",
 		}},
 		{name: "API, manifests and Rego", packages: []string{"apis/...", "config", "policies/..."}},

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/podops-dev/podops/pkg/rule/spec"
+	"github.com/podops-dev/podops/pkg/core/rule/spec"
 )
 
 // Changes are the verdicts of a log that other rules give differently.

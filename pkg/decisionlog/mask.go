@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/podops-dev/podops/pkg/rule/spec"
+	"github.com/podops-dev/podops/pkg/core/rule/spec"
 )
 
 // maskedValue replaces a masked value.

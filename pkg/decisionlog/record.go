@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/podops-dev/podops/pkg/rule/spec"
+	"github.com/podops-dev/podops/pkg/core/rule/spec"
 )
 
 // Record is one line of the log. It has either Module or Decision.

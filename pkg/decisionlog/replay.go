@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/podops-dev/podops/pkg/rule/spec"
+	"github.com/podops-dev/podops/pkg/core/rule/spec"
 )
 
 // Replayer repeats decisions. It is an *opa.Engine.

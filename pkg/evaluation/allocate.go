@@ -5,8 +5,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/podops-dev/podops/pkg/permit"
-	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/core/permit"
+	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/runtime/backoff"
 	"github.com/podops-dev/podops/pkg/runtime/text"
 	"k8s.io/apimachinery/pkg/types"

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/core/rule"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 

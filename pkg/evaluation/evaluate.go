@@ -6,9 +6,9 @@ import (
 	"time"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/objectbounds"
-	"github.com/podops-dev/podops/pkg/permit"
-	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/core/objectbounds"
+	"github.com/podops-dev/podops/pkg/core/permit"
+	"github.com/podops-dev/podops/pkg/core/rule"
 )
 
 // Evaluate evaluates every rule of a snapshot for every request that it could apply to: first the cheap rules, and last

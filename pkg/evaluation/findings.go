@@ -5,7 +5,7 @@ import (
 	"time"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/core/rule"
 )
 
 // findings are the verdicts that hold requests back, or would. The evaluation and the allocation of permits

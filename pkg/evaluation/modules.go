@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/podindex"
-	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 

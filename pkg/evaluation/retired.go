@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/podindex"
-	"github.com/podops-dev/podops/pkg/rule"
 	"k8s.io/apimachinery/pkg/types"
 )
 

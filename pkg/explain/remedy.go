@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/podstate"
+	"github.com/podops-dev/podops/pkg/core/podstate"
 )
 
 // remedies returns the commands that help where a rule withholds the pod, the best first.

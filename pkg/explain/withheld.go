@@ -13,9 +13,9 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/clusterstate"
-	"github.com/podops-dev/podops/pkg/deferreddelete"
-	"github.com/podops-dev/podops/pkg/podstate"
-	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/core/deferreddelete"
+	"github.com/podops-dev/podops/pkg/core/podstate"
+	"github.com/podops-dev/podops/pkg/core/rule"
 )
 
 // withheld reports the rules that withhold an operation.

@@ -13,10 +13,10 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/clusterstate"
-	"github.com/podops-dev/podops/pkg/lifecycle"
-	"github.com/podops-dev/podops/pkg/podstate"
-	"github.com/podops-dev/podops/pkg/replicasetscale"
-	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/core/lifecycle"
+	"github.com/podops-dev/podops/pkg/core/podstate"
+	"github.com/podops-dev/podops/pkg/core/replicasetscale"
+	"github.com/podops-dev/podops/pkg/core/rule"
 )
 
 // Workload is a Deployment, ReplicaSet, StatefulSet or DaemonSet.

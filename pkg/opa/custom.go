@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/opa/vet"
-	"github.com/podops-dev/podops/pkg/rule"
 )
 
 // evaluateEach evaluates a user's module for one request after the other, so that a conflict, an

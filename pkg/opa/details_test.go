@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/opa/vet"
-	"github.com/podops-dev/podops/pkg/rule"
 )
 
 // detailed returns a request of a pod with two containers and a condition.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"github.com/podops-dev/podops/pkg/core/rule"
+	"github.com/podops-dev/podops/pkg/core/rule/spec"
 	"github.com/podops-dev/podops/pkg/opa/vet"
-	"github.com/podops-dev/podops/pkg/rule"
-	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
 // Needs lists the parts of the environment that a module reads.

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/rule"
 )
 
 // endless is a module that computes until it is stopped.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/core/rule"
 )
 
 // boundRequest returns a request for a pod on a node.

@@ -12,8 +12,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/rule"
-	"github.com/podops-dev/podops/pkg/rule/spec"
+	"github.com/podops-dev/podops/pkg/core/rule"
+	"github.com/podops-dev/podops/pkg/core/rule/spec"
 )
 
 // Observation is one evaluation of Rego: a batch of requests of a built-in rule, or one request of a

@@ -10,10 +10,10 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"k8s.io/utils/clock"
 
+	"github.com/podops-dev/podops/pkg/core/rule"
+	"github.com/podops-dev/podops/pkg/core/rule/spec"
 	"github.com/podops-dev/podops/pkg/decisionlog"
 	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/rule"
-	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
 // Any namespace can fill the disk of a decision log. A manager that ended then would end again after each restart.

@@ -12,9 +12,9 @@ import (
 // slimPod drops the fields of a pod that no component reads: most of a pod are its containers, its
 // volumes and managedFields. It keeps
 //
-//   - the fields that pkg/lifecycle, pkg/podindex, pkg/deferreddelete and
+//   - the fields that pkg/core/lifecycle, pkg/podindex, pkg/core/deferreddelete and
 //     pkg/resourceconsist read: metadata, readiness gates, phase and conditions,
-//   - every field that a webhook rule may send (pkg/podfields): each scalar value, map of
+//   - every field that a webhook rule may send (pkg/core/podfields): each scalar value, map of
 //     strings and list of addresses, conditions, and the restarts of containers and whether they are ready and started,
 //   - the names, images, requests and limits of containers, which modules read,
 //   - the ports of containers and init containers that have names: adapters that run inside of the
@@ -41,7 +41,7 @@ func slimPod(pod *corev1.Pod) {
 }
 
 // operatedStatuses returns the container statuses of a pod that a PodOperation may operate on, with the fields that
-// pkg/podoperation reads and the fields that other slim pods have; nil for any other pod.
+// pkg/core/podoperation reads and the fields that other slim pods have; nil for any other pod.
 func operatedStatuses(pod *corev1.Pod) (statuses []corev1.ContainerStatus) {
 	operated := false
 	for key := range pod.Labels {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/rule"
-	"github.com/podops-dev/podops/pkg/rule/imports"
+	"github.com/podops-dev/podops/pkg/core/rule"
+	"github.com/podops-dev/podops/pkg/core/rule/imports"
 )
 
 // Index holds the pods, owners and rules of all namespaces. It is safe for concurrent use.

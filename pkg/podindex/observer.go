@@ -5,8 +5,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/podops-dev/podops/pkg/podstate"
-	"github.com/podops-dev/podops/pkg/tracing"
+	"github.com/podops-dev/podops/pkg/core/podstate"
+	"github.com/podops-dev/podops/pkg/core/tracing"
 )
 
 // Observer is called with each change of where a pod stands, in the order of the changes.

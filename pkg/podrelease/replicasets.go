@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/replicasetscale"
+	"github.com/podops-dev/podops/pkg/core/replicasetscale"
 )
 
 // releaseReplicaSets removes the annotations of PodOps from ReplicaSets, and wakes the controller of Deployments for

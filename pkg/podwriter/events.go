@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/core/lifecycle"
 )
 
 // Event reasons on pods. They never change.

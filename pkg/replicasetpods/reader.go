@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/podops-dev/podops/pkg/replicasetscale"
+	"github.com/podops-dev/podops/pkg/core/replicasetscale"
 )
 
 // ControllerUIDField is the name of the cache index of pods, and of ReplicaSets, by the UID of their controller.

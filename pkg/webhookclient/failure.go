@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 

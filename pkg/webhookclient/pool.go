@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/core/rule"
 )
 
 // PoolOptions bound a pool. Zero values select the defaults.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/core/rule"
 )
 
 func TestPostFollowsTheProtocolByteForByte(t *testing.T) {

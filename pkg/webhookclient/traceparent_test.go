@@ -6,7 +6,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/podops-dev/podops/pkg/tracing"
+	"github.com/podops-dev/podops/pkg/core/tracing"
 )
 
 // TestATracedCallHasItsParent shows that a POST and a poll with a trace have the header traceparent, and no other call.

@@ -1,7 +1,7 @@
 package webhooktask
 
 import (
-	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 

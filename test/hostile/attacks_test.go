@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/core/rule"
 )
 
 var _ = Describe("The neighbour of a hostile namespace keeps operating", Ordered, ContinueOnFailure, func() {

@@ -15,7 +15,7 @@ import (
 
 	slb "github.com/podops-dev/podops/pkg/adapters/alibabacloudslb"
 	"github.com/podops-dev/podops/pkg/adapters/alibabacloudslb/internal/slbtest"
-	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/core/lifecycle"
 	"github.com/podops-dev/podops/pkg/resourceconsist/adaptertest"
 )
 

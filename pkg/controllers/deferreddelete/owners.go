@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/podops-dev/podops/pkg/deferreddelete"
+	"github.com/podops-dev/podops/pkg/core/deferreddelete"
+	"github.com/podops-dev/podops/pkg/core/replicasetscale"
 	"github.com/podops-dev/podops/pkg/replicasetpods"
-	"github.com/podops-dev/podops/pkg/replicasetscale"
 )
 
 // owners reads ReplicaSets and their pods.

@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/deferreddelete"
+	"github.com/podops-dev/podops/pkg/core/deferreddelete"
 )
 
 const undoRequest = `patch web-0 {"metadata":{"annotations":{"podopslifecycle.kusionstack.io/pending-delete":null},"labels":{"undo-operation-type/pod-delete":"delete"},"uid":"web-0-uid"}}`

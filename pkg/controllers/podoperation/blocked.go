@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/podops-dev/podops/pkg/podoperation"
+	"github.com/podops-dev/podops/pkg/core/podoperation"
 )
 
 // blocked are the pods on which the actions of operations in progress could not be carried out yet. It is safe for

@@ -1,5 +1,5 @@
 // Package podoperation carries out PodOperations. A round reads the targets from the cache, decides
-// (pkg/podoperation), reports the status and writes to pods. It is the reference of an operation
+// (pkg/core/podoperation), reports the status and writes to pods. It is the reference of an operation
 // controller with pkg/podopslifecycle (docs/podoperation.md).
 package podoperation
 
@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/podoperation"
+	"github.com/podops-dev/podops/pkg/core/podoperation"
 	"github.com/podops-dev/podops/pkg/podwriter"
 	"github.com/podops-dev/podops/pkg/runtime/backoff"
 )

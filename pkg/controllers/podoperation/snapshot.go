@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/podoperation"
+	"github.com/podops-dev/podops/pkg/core/podoperation"
 )
 
 // snapshot reads the targets of an operation from the cache, which holds the pods under PodOps. The pods

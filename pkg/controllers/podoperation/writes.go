@@ -18,7 +18,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/podoperation"
+	"github.com/podops-dev/podops/pkg/core/podoperation"
 	"github.com/podops-dev/podops/pkg/podopslifecycle"
 	"github.com/podops-dev/podops/pkg/runtime/backoff"
 	"github.com/podops-dev/podops/pkg/runtime/text"

@@ -8,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/objectbounds"
+	"github.com/podops-dev/podops/pkg/core/objectbounds"
+	"github.com/podops-dev/podops/pkg/core/rule/imports"
+	"github.com/podops-dev/podops/pkg/core/rule/parameters"
+	"github.com/podops-dev/podops/pkg/core/rule/spec"
 	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/rule/imports"
-	"github.com/podops-dev/podops/pkg/rule/parameters"
-	"github.com/podops-dev/podops/pkg/rule/spec"
 	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/core/rule/imports"
 	"github.com/podops-dev/podops/pkg/policyusers"
-	"github.com/podops-dev/podops/pkg/rule/imports"
 )
 
 // SetupWithManager registers the controller and the index policyusers.Field, which the

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/core/podstate"
 	"github.com/podops-dev/podops/pkg/podindex"
-	"github.com/podops-dev/podops/pkg/podstate"
 )
 
 // Notifier adds the namespaces that the index notifies of to the queue of the controller. It keeps

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/lifecycle"
-	"github.com/podops-dev/podops/pkg/podstate"
+	"github.com/podops-dev/podops/pkg/core/lifecycle"
+	"github.com/podops-dev/podops/pkg/core/podstate"
 )
 
 // Operation is an operation that pods wait for.

@@ -15,10 +15,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/core/rule/parameters"
+	"github.com/podops-dev/podops/pkg/core/rule/spec"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/opa/absence"
-	"github.com/podops-dev/podops/pkg/rule/parameters"
-	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
 // TestFind runs each row of docs/absent-facts.md. A module that is right has no finding in partial inputs either.

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/podops-dev/podops/pkg/core/rule/spec"
 	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
 // maxGiven bounds the given inputs that are used for a module, and maxPairs the inputs in which facts are removed in pairs.

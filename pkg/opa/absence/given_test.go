@@ -9,8 +9,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/podops-dev/podops/pkg/core/rule/spec"
 	"github.com/podops-dev/podops/pkg/opa/absence"
-	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
 func TestFindIn(t *testing.T) {

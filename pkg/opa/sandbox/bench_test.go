@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/rule"
 )
 
 // BenchmarkEvaluate evaluates modules for pods that have changed, in this process and in a worker, and reports the

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 

@@ -33,7 +33,7 @@ func decode(decoder admission.Decoder, req admission.Request) (requested, old *c
 	return requested, old, nil
 }
 
-// keptFields are the fields that pkg/lifecycle and pkg/deferreddelete read of a pod that exists:
+// keptFields are the fields that pkg/core/lifecycle and pkg/core/deferreddelete read of a pod that exists:
 // most of a pod are its containers, its volumes and its managedFields, which take ten times as
 // long to decode.
 func keptFields() []prune.Field {

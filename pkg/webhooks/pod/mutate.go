@@ -1,6 +1,6 @@
 // Package pod contains the admission webhooks of pods: they advance lifecycles with the
 // request that changes them, protect the labels that only PodOps may set, and defer deletes
-// that come too early. Handlers decode, call pkg/lifecycle or pkg/deferreddelete, and respond.
+// that come too early. Handlers decode, call pkg/core/lifecycle or pkg/core/deferreddelete, and respond.
 package pod
 
 import (
@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/lifecycle"
-	"github.com/podops-dev/podops/pkg/replicasetscale"
+	"github.com/podops-dev/podops/pkg/core/lifecycle"
+	"github.com/podops-dev/podops/pkg/core/replicasetscale"
 	"github.com/podops-dev/podops/pkg/webhooks/review"
 )
 

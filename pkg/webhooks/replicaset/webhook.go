@@ -1,6 +1,6 @@
 // Package replicaset contains the admission webhooks of ReplicaSets and Deployments: they keep
 // the replicas of an old ReplicaSet in a rolling update whose pods may not be deleted yet, and warn of Deployments
-// that their rules can never let finish. Handlers decode, call pkg/replicasetscale, and respond.
+// that their rules can never let finish. Handlers decode, call pkg/core/replicasetscale, and respond.
 package replicaset
 
 import (
@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/core/replicasetscale"
 	"github.com/podops-dev/podops/pkg/replicasetpods"
-	"github.com/podops-dev/podops/pkg/replicasetscale"
 	"github.com/podops-dev/podops/pkg/webhooks/review"
 )
 

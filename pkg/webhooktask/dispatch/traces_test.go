@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/rule"
-	"github.com/podops-dev/podops/pkg/tracing"
+	"github.com/podops-dev/podops/pkg/core/rule"
+	"github.com/podops-dev/podops/pkg/core/tracing"
 	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooktask"
 	"github.com/podops-dev/podops/test/await"

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/evaluation/offline"
-	"github.com/podops-dev/podops/pkg/rule"
 )
 
 // workload is a pod owner in a test: "Deployment/web", "ReplicaSet/web", "StatefulSet/db" or

@@ -14,11 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/core/rule/imports"
+	"github.com/podops-dev/podops/pkg/core/rule/render"
+	"github.com/podops-dev/podops/pkg/core/rule/spec"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/rule/imports"
-	"github.com/podops-dev/podops/pkg/rule/render"
-	"github.com/podops-dev/podops/pkg/rule/spec"
 	"github.com/podops-dev/podops/policies"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"

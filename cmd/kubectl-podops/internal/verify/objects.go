@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/rule/imports"
+	"github.com/podops-dev/podops/pkg/core/rule/imports"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/manifests"
 )

@@ -12,13 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/core/rule/imports"
+	"github.com/podops-dev/podops/pkg/core/rule/lint"
+	"github.com/podops-dev/podops/pkg/core/rule/parameters"
+	"github.com/podops-dev/podops/pkg/core/rule/spec"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/opa/absence"
 	"github.com/podops-dev/podops/pkg/operator/admission"
-	"github.com/podops-dev/podops/pkg/rule/imports"
-	"github.com/podops-dev/podops/pkg/rule/lint"
-	"github.com/podops-dev/podops/pkg/rule/parameters"
-	"github.com/podops-dev/podops/pkg/rule/spec"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/manifests"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/observation"
