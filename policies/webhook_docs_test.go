@@ -23,7 +23,7 @@ func TestDocumentNamesEveryClass(t *testing.T) {
 			documented[class[1]] = row[2]
 		}
 	}
-	known := append(constants(t, "../pkg/webhookclient/failure.go", "Class"), constants(t, "../pkg/webhooktask/answer.go", "Class")...)
+	known := append(constants(t, "../pkg/webhookrule/webhookclient/failure.go", "Class"), constants(t, "../pkg/webhookrule/webhooktask/answer.go", "Class")...)
 	if len(known) < 20 {
 		t.Fatalf("only %d classes were found: %v", len(known), known)
 	}

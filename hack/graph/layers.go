@@ -30,13 +30,13 @@ func layers() []layer {
 		{name: "components", packages: []string{
 			"pkg/budgetuse", "pkg/decisionlog", "pkg/doctor", "pkg/evaluation/...", "pkg/eventqueue", "pkg/explain", "pkg/opa/...", "pkg/ownerscale", "pkg/podfacts",
 			"pkg/podindex/...", "pkg/podopslifecycle/...", "pkg/podphases", "pkg/podrelease", "pkg/podwriter", "pkg/policyusers", "pkg/replicasetpods",
-			"pkg/resourceconsist", "pkg/core/tracing/export", "pkg/trafficadapter", "pkg/webhookclient/...",
-			"pkg/webhookserver", "pkg/webhooktask/dispatch",
+			"pkg/resourceconsist", "pkg/core/tracing/export", "pkg/trafficadapter", "pkg/webhookrule/webhookclient/...",
+			"pkg/webhookserver", "pkg/webhookrule/webhooktask/dispatch",
 		}},
 		{name: "pure packages", packages: []string{
 			"pkg/clusterstate", "pkg/core/deferreddelete", "pkg/runtime/kubeversion", "pkg/kvstore/plan", "pkg/core/lifecycle", "pkg/core/permit", "pkg/core/podoperation",
 			"pkg/core/podstate", "pkg/core/replicasetscale", "pkg/resourceconsist/plan", "pkg/rolloutview", "pkg/core/rule/...", "pkg/timeline",
-			"pkg/core/tracing", "pkg/webhooktask",
+			"pkg/core/tracing", "pkg/webhookrule/webhooktask",
 		}},
 		{name: "small packages", packages: []string{
 			"pkg/runtime/backoff", "pkg/runtime/buildinfo", "pkg/runtime/cabundle", "pkg/runtime/earliest", "pkg/runtime/fairshare", "pkg/internal/...", "pkg/runtime/lanes",

@@ -18,8 +18,8 @@ import (
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/runtime/lanes"
-	"github.com/podops-dev/podops/pkg/webhookclient"
-	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhookclient"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask/dispatch"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

@@ -7,8 +7,8 @@ import (
 	"github.com/podops-dev/podops/pkg/core/permit"
 	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/runtime/backoff"
-	"github.com/podops-dev/podops/pkg/webhookclient"
-	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhookclient"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask/dispatch"
 	"k8s.io/apimachinery/pkg/types"
 )
 

@@ -20,7 +20,7 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 	"github.com/podops-dev/podops/pkg/runtime/buildinfo"
 	"github.com/podops-dev/podops/pkg/runtime/steadyclock"
-	"github.com/podops-dev/podops/pkg/webhookclient"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhookclient"
 	podwebhook "github.com/podops-dev/podops/pkg/webhooks/pod"
 	"github.com/podops-dev/podops/pkg/webhookserver"
 )

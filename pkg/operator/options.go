@@ -19,7 +19,7 @@ import (
 	"github.com/podops-dev/podops/pkg/controllers/podtransitionrule"
 	"github.com/podops-dev/podops/pkg/core/deferreddelete"
 	"github.com/podops-dev/podops/pkg/eventqueue"
-	"github.com/podops-dev/podops/pkg/webhooktask"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask"
 )
 
 // defaultNamespace is the namespace of the manager in the manifests.

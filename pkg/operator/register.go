@@ -34,14 +34,14 @@ import (
 	"github.com/podops-dev/podops/pkg/podwriter"
 	"github.com/podops-dev/podops/pkg/replicasetpods"
 	"github.com/podops-dev/podops/pkg/runtime/loadshed"
-	"github.com/podops-dev/podops/pkg/webhookclient"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhookclient"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask/dispatch"
 	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
 	podwebhook "github.com/podops-dev/podops/pkg/webhooks/pod"
 	policywebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionpolicy"
 	rulewebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
 	replicasetwebhook "github.com/podops-dev/podops/pkg/webhooks/replicaset"
 	"github.com/podops-dev/podops/pkg/webhooks/review"
-	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 )
 
 // eventSource names PodOps in events.

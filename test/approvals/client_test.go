@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podops-dev/podops/pkg/webhookclient"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhookclient"
 	"github.com/podops-dev/podops/test/approvals"
 )
 

@@ -11,9 +11,9 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/webhookclient"
-	"github.com/podops-dev/podops/pkg/webhooktask"
-	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhookclient"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask/dispatch"
 )
 
 // attended is a StatusWriter that has something done before each write.

@@ -21,7 +21,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/lifecycle"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/podindex"
-	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask/dispatch"
 )
 
 // replica is one process of the manager: an index that is behind the server, and the

@@ -20,8 +20,8 @@ import (
 	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/webhooktask"
-	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask/dispatch"
 	"github.com/podops-dev/podops/test/builders"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/runtime/backoff"
 	printable "github.com/podops-dev/podops/pkg/runtime/text"
-	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask/dispatch"
 )
 
 // knownCalls returns the webhook calls of a namespace. It takes the background slot if calls may have to be

@@ -7,8 +7,8 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/evaluation"
-	"github.com/podops-dev/podops/pkg/webhookclient"
-	"github.com/podops-dev/podops/pkg/webhooktask"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhookclient"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask"
 )
 
 // Answer is the answer of the service of a webhook rule about pods.

@@ -11,7 +11,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/objectbounds"
-	"github.com/podops-dev/podops/pkg/webhookclient"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
 )
 

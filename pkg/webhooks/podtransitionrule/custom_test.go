@@ -22,7 +22,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/rule/parameters"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/opa/vet"
-	"github.com/podops-dev/podops/pkg/webhookclient"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 	"github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
 )

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podops-dev/podops/pkg/operator/admission"
-	"github.com/podops-dev/podops/pkg/webhookclient"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhookclient"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/manifests"

@@ -15,8 +15,8 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/core/tracing"
-	"github.com/podops-dev/podops/pkg/webhookclient"
-	"github.com/podops-dev/podops/pkg/webhooktask"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhookclient"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask"
 	"github.com/podops-dev/podops/test/await"
 )
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/podops-dev/podops/pkg/core/rule"
-	"github.com/podops-dev/podops/pkg/webhooktask"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask"
 )
 
 // InFlight has the calls that this process makes, and their results until the status has them. It is safe

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/podops-dev/podops/pkg/core/rule"
-	"github.com/podops-dev/podops/pkg/webhooktask"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask"
 )
 
 func TestAnswersToAPost(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hashicorp/go-retryablehttp"
 
-	"github.com/podops-dev/podops/pkg/webhooktask"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask"
 )
 
 // Timeouts bound the steps of a call. Zero values select the defaults.

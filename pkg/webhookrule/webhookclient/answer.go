@@ -4,7 +4,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/podops-dev/podops/pkg/webhooktask"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask"
 )
 
 const (

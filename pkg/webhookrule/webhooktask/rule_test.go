@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/webhooktask"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask"
 )
 
 func TestRuleOfAWebhook(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/core/tracing"
-	"github.com/podops-dev/podops/pkg/webhooktask"
+	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask"
 )
 
 // Caller makes single calls. Errors are *Failures.
