@@ -28,8 +28,8 @@ func layers() []layer {
 			"pkg/controllers/...", "pkg/webhooks/...", "pkg/adapters/...", "pkg/kvstore",
 		}},
 		{name: "components", packages: []string{
-			"pkg/budgetuse", "pkg/decisionlog", "pkg/doctor", "pkg/evaluation/...", "pkg/eventqueue", "pkg/explain", "pkg/opa/...", "pkg/ownerscale", "pkg/podfacts",
-			"pkg/podindex/...", "pkg/podopslifecycle/...", "pkg/podphases", "pkg/podrelease", "pkg/podwriter", "pkg/policyusers", "pkg/replicasetpods",
+			"pkg/budgetuse", "pkg/decisionlog", "pkg/doctor", "pkg/evaluation/...", "pkg/state/eventqueue", "pkg/explain", "pkg/opa/...", "pkg/state/ownerscale", "pkg/state/podfacts",
+			"pkg/state/podindex/...", "pkg/podopslifecycle/...", "pkg/podphases", "pkg/podrelease", "pkg/state/podwriter", "pkg/state/policyusers", "pkg/state/replicasetpods",
 			"pkg/resourceconsist", "pkg/core/tracing/export", "pkg/trafficadapter", "pkg/webhookrule/webhookclient/...",
 			"pkg/webhookserver", "pkg/webhookrule/webhooktask/dispatch",
 		}},

@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/podops-dev/podops/pkg/evaluation"
-	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/runtime/metricseries"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 )
 
 // Bounds of the PodDisruptionBudgets that have series of their own, three each. Others have none.

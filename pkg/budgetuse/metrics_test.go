@@ -13,7 +13,7 @@ import (
 
 	"github.com/podops-dev/podops/pkg/budgetuse"
 	"github.com/podops-dev/podops/pkg/evaluation"
-	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 	"github.com/podops-dev/podops/test/builders"
 	"github.com/podops-dev/podops/test/indexed"
 	"github.com/podops-dev/podops/test/measured"

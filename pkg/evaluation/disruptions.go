@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/podops-dev/podops/pkg/core/rule"
-	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/runtime/backoff"
 	"github.com/podops-dev/podops/pkg/runtime/text"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 )
 
 // disruption is one PodDisruptionBudget in an evaluation.

@@ -8,7 +8,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/core/rule/spec"
-	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 )
 
 // Evaluator evaluates the rules of namespaces. It has no state: that of a namespace is its State.

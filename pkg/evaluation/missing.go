@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/runtime/backoff"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 	"k8s.io/apimachinery/pkg/types"
 )
 

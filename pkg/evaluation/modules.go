@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/podops-dev/podops/pkg/core/rule"
-	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/runtime/text"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 )
 
 // Modules has the evaluations of users' modules in one round. Two rules may have one name: a preview shows each stage.

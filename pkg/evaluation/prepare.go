@@ -10,8 +10,8 @@ import (
 	"github.com/podops-dev/podops/pkg/core/objectbounds"
 	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/core/rule/imports"
-	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/runtime/backoff"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 	"k8s.io/apimachinery/pkg/types"
 )
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/podops-dev/podops/pkg/core/rule"
-	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 	"k8s.io/apimachinery/pkg/types"
 )
 

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
-	"github.com/podops-dev/podops/pkg/eventqueue"
+	"github.com/podops-dev/podops/pkg/state/eventqueue"
 )
 
 // queuedEvents is a manager whose recorders record into a queue. Every controller gets its recorder

@@ -18,7 +18,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/controllers/podtransitionrule"
 	"github.com/podops-dev/podops/pkg/core/deferreddelete"
-	"github.com/podops-dev/podops/pkg/eventqueue"
+	"github.com/podops-dev/podops/pkg/state/eventqueue"
 	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask"
 )
 

@@ -6,13 +6,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 )
 
 // slimPod drops the fields of a pod that no component reads: most of a pod are its containers, its
 // volumes and managedFields. It keeps
 //
-//   - the fields that pkg/core/lifecycle, pkg/podindex, pkg/core/deferreddelete and
+//   - the fields that pkg/core/lifecycle, pkg/state/podindex, pkg/core/deferreddelete and
 //     pkg/resourceconsist read: metadata, readiness gates, phase and conditions,
 //   - every field that a webhook rule may send (pkg/core/podfields): each scalar value, map of
 //     strings and list of addresses, conditions, and the restarts of containers and whether they are ready and started,

@@ -17,8 +17,8 @@ import (
 	"github.com/podops-dev/podops/pkg/core/podfields"
 	"github.com/podops-dev/podops/pkg/core/podstate"
 	"github.com/podops-dev/podops/pkg/core/rule"
-	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 	"github.com/podops-dev/podops/test/builders"
 )
 

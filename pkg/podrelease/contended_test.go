@@ -17,7 +17,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/lifecycle"
-	"github.com/podops-dev/podops/pkg/podwriter"
+	"github.com/podops-dev/podops/pkg/state/podwriter"
 	"github.com/podops-dev/podops/test/builders"
 )
 

@@ -20,7 +20,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 	"github.com/podops-dev/podops/test/builders"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/rule/spec"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 )
 
 // podOps is PodOps from an event to the rulings: its index, its snapshot, its programs and

@@ -10,7 +10,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/deferreddelete"
-	"github.com/podops-dev/podops/pkg/podwriter"
+	"github.com/podops-dev/podops/pkg/state/podwriter"
 )
 
 // handedOverTTL is for how long the leader may begin a request that another replica has recorded: its client repeats it later.

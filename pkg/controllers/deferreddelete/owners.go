@@ -12,7 +12,7 @@ import (
 
 	"github.com/podops-dev/podops/pkg/core/deferreddelete"
 	"github.com/podops-dev/podops/pkg/core/replicasetscale"
-	"github.com/podops-dev/podops/pkg/replicasetpods"
+	"github.com/podops-dev/podops/pkg/state/replicasetpods"
 )
 
 // owners reads ReplicaSets and their pods.

@@ -27,11 +27,11 @@ import (
 	"github.com/podops-dev/podops/pkg/core/deferreddelete"
 	"github.com/podops-dev/podops/pkg/core/lifecycle"
 	"github.com/podops-dev/podops/pkg/core/podstate"
-	"github.com/podops-dev/podops/pkg/podfacts"
-	"github.com/podops-dev/podops/pkg/podwriter"
-	"github.com/podops-dev/podops/pkg/replicasetpods"
 	"github.com/podops-dev/podops/pkg/runtime/observation"
 	"github.com/podops-dev/podops/pkg/runtime/text"
+	"github.com/podops-dev/podops/pkg/state/podfacts"
+	"github.com/podops-dev/podops/pkg/state/podwriter"
+	"github.com/podops-dev/podops/pkg/state/replicasetpods"
 )
 
 // Event reasons on pods. They never change.

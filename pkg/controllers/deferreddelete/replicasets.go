@@ -11,9 +11,9 @@ import (
 
 	"github.com/podops-dev/podops/pkg/core/deferreddelete"
 	"github.com/podops-dev/podops/pkg/core/replicasetscale"
-	"github.com/podops-dev/podops/pkg/podwriter"
 	"github.com/podops-dev/podops/pkg/runtime/backoff"
 	"github.com/podops-dev/podops/pkg/runtime/observation"
+	"github.com/podops-dev/podops/pkg/state/podwriter"
 )
 
 const (

@@ -28,9 +28,9 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/deferreddelete"
 	"github.com/podops-dev/podops/pkg/core/podstate"
-	"github.com/podops-dev/podops/pkg/podwriter"
-	"github.com/podops-dev/podops/pkg/replicasetpods"
 	"github.com/podops-dev/podops/pkg/runtime/fairshare"
+	"github.com/podops-dev/podops/pkg/state/podwriter"
+	"github.com/podops-dev/podops/pkg/state/replicasetpods"
 )
 
 const (

@@ -18,7 +18,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/deferreddelete"
-	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 )
 
 // EventUnguarded reports that a pod is being removed although its rules had not permitted it. It

@@ -28,9 +28,9 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/deferreddelete"
 	"github.com/podops-dev/podops/pkg/core/lifecycle"
-	"github.com/podops-dev/podops/pkg/podfacts"
-	"github.com/podops-dev/podops/pkg/podwriter"
 	"github.com/podops-dev/podops/pkg/runtime/backoff"
+	"github.com/podops-dev/podops/pkg/state/podfacts"
+	"github.com/podops-dev/podops/pkg/state/podwriter"
 )
 
 // Reconciler advances one pod.

@@ -21,8 +21,8 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/podoperation"
-	"github.com/podops-dev/podops/pkg/podwriter"
 	"github.com/podops-dev/podops/pkg/runtime/backoff"
+	"github.com/podops-dev/podops/pkg/state/podwriter"
 )
 
 const (

@@ -15,8 +15,8 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/policyusers"
 	"github.com/podops-dev/podops/pkg/runtime/fairshare"
+	"github.com/podops-dev/podops/pkg/state/policyusers"
 )
 
 // inspectionBytes bounds the memory of inspections: some 1,000 policies with ten problems each, and

@@ -22,7 +22,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/controllers/podtransitionpolicy"
 	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/policyusers"
+	"github.com/podops-dev/podops/pkg/state/policyusers"
 )
 
 func noon() time.Time { return time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC) }

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policyusers"
 	"github.com/podops-dev/podops/pkg/runtime/text"
+	"github.com/podops-dev/podops/pkg/state/policyusers"
 )
 
 // statusOf returns the new status; policy is not modified. It differs from the present

@@ -14,7 +14,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/permit"
 	"github.com/podops-dev/podops/pkg/evaluation"
-	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 )
 
 // APIBudgetWriter writes records of permits to PodDisruptionBudgets at the API server.

@@ -11,8 +11,8 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/evaluation"
-	"github.com/podops-dev/podops/pkg/podindex"
 	printable "github.com/podops-dev/podops/pkg/runtime/text"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 )
 
 // describe sets all of a status but its record of permits.

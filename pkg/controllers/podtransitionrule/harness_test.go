@@ -30,7 +30,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/rule/spec"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask/dispatch"
 	"github.com/podops-dev/podops/test/builders"
 	"github.com/podops-dev/podops/test/sim"

@@ -9,7 +9,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 
-	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 )
 
 // nodeWatch writes the nodes of the cluster to the index, from the first round on in which a module reads input.node: without such

@@ -3,7 +3,7 @@ package podtransitionrule
 import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 )
 
 func (r *Reconciler) setOwner(object client.Object) {

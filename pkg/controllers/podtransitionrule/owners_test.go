@@ -10,7 +10,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/evaluation"
-	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 )
 
 // scaledStory is a CloneSet of two pods under "at most one unavailable". One of them was permitted to go, is

@@ -19,7 +19,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/permit"
 	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/evaluation"
-	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 )
 
 // podChange is the write to a pod.

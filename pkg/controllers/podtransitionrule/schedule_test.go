@@ -12,7 +12,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/lifecycle"
 	"github.com/podops-dev/podops/pkg/core/permit"
 	"github.com/podops-dev/podops/pkg/evaluation"
-	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 	"github.com/podops-dev/podops/test/sim"
 )
 

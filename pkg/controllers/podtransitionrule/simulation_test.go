@@ -15,7 +15,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/lifecycle"
 	"github.com/podops-dev/podops/pkg/core/permit"
 	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 	"github.com/podops-dev/podops/test/builders"
 	"github.com/podops-dev/podops/test/sim"
 )

@@ -19,8 +19,8 @@ import (
 	"github.com/podops-dev/podops/pkg/core/objectbounds"
 	"github.com/podops-dev/podops/pkg/core/permit"
 	"github.com/podops-dev/podops/pkg/evaluation"
-	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/runtime/backoff"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 )
 
 // writeRecords writes the records and statuses that pods or calls wait for, and returns the names of the budgets

@@ -30,9 +30,9 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/replicasetscale"
-	"github.com/podops-dev/podops/pkg/podwriter"
-	"github.com/podops-dev/podops/pkg/replicasetpods"
 	"github.com/podops-dev/podops/pkg/runtime/backoff"
+	"github.com/podops-dev/podops/pkg/state/podwriter"
+	"github.com/podops-dev/podops/pkg/state/replicasetpods"
 )
 
 // EventScaleDownDropped reports on a ReplicaSet without a Deployment that a request to lower it, which an earlier version

@@ -25,7 +25,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/replicasetscale"
-	"github.com/podops-dev/podops/pkg/replicasetpods"
+	"github.com/podops-dev/podops/pkg/state/replicasetpods"
 	"github.com/podops-dev/podops/test/builders"
 	"github.com/podops-dev/podops/test/measured"
 )

@@ -18,7 +18,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/deferreddelete"
 	"github.com/podops-dev/podops/pkg/core/replicasetscale"
-	"github.com/podops-dev/podops/pkg/podwriter"
+	"github.com/podops-dev/podops/pkg/state/podwriter"
 )
 
 // EventDeleteUndone reports on a pod that its deletion was cancelled. It never changes.

@@ -25,8 +25,8 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/replicasetscale"
-	"github.com/podops-dev/podops/pkg/podindex"
-	"github.com/podops-dev/podops/pkg/replicasetpods"
+	"github.com/podops-dev/podops/pkg/state/podindex"
+	"github.com/podops-dev/podops/pkg/state/replicasetpods"
 )
 
 // Index stores the available pods of a workload that do not have the control label. It is a *podindex.Index.

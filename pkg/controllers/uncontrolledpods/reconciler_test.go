@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/replicasetpods"
+	"github.com/podops-dev/podops/pkg/state/replicasetpods"
 )
 
 // cluster is a StatefulSet of two pods, one of which has the label. The cache has that one.

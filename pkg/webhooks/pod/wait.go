@@ -17,8 +17,8 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/deferreddelete"
 	"github.com/podops-dev/podops/pkg/core/podstate"
-	"github.com/podops-dev/podops/pkg/replicasetpods"
 	"github.com/podops-dev/podops/pkg/runtime/text"
+	"github.com/podops-dev/podops/pkg/state/replicasetpods"
 	"github.com/podops-dev/podops/pkg/webhooks/review"
 )
 

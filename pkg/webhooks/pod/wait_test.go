@@ -20,7 +20,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/deferreddelete"
-	"github.com/podops-dev/podops/pkg/replicasetpods"
+	"github.com/podops-dev/podops/pkg/state/replicasetpods"
 	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
 	"github.com/podops-dev/podops/pkg/webhooks/pod"
 	"github.com/podops-dev/podops/test/builders"

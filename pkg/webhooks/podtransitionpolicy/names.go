@@ -9,7 +9,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policyusers"
+	"github.com/podops-dev/podops/pkg/state/policyusers"
 	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
 )
 

@@ -19,7 +19,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/rule/imports"
 	"github.com/podops-dev/podops/pkg/core/rule/parameters"
-	"github.com/podops-dev/podops/pkg/policyusers"
+	"github.com/podops-dev/podops/pkg/state/policyusers"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/podstate"
 	"github.com/podops-dev/podops/pkg/core/replicasetscale"
 	"github.com/podops-dev/podops/pkg/core/rule"
-	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
 )
 

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/podops-dev/podops/pkg/podwriter"
+	"github.com/podops-dev/podops/pkg/state/podwriter"
 )
 
 var _ = Describe("The policy for the manager", Ordered, func() {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
-	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/runtime/text"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 )
 
 // Index stores the owners that a Reader has read. It is a *podindex.Index.

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policyusers"
+	"github.com/podops-dev/podops/pkg/state/policyusers"
 )
 
 func object(namespace, name string, rules ...appsv1alpha1.TransitionRule) *appsv1alpha1.PodTransitionRule {

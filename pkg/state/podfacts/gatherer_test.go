@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/podfacts"
+	"github.com/podops-dev/podops/pkg/state/podfacts"
 	"github.com/podops-dev/podops/test/builders"
 )
 

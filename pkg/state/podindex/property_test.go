@@ -18,7 +18,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/lifecycle"
 	"github.com/podops-dev/podops/pkg/core/podstate"
 	"github.com/podops-dev/podops/pkg/core/rule"
-	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 	"github.com/podops-dev/podops/test/builders"
 )
 

@@ -24,8 +24,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
-	"github.com/podops-dev/podops/pkg/ownerscale"
-	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/state/ownerscale"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 )
 
 // server is an API server with objects of custom kinds.

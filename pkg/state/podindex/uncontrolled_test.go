@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podops-dev/podops/pkg/core/rule"
-	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 	"github.com/podops-dev/podops/test/builders"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/lifecycle"
-	"github.com/podops-dev/podops/pkg/podfacts"
+	"github.com/podops-dev/podops/pkg/state/podfacts"
 	"github.com/podops-dev/podops/test/builders"
 )
 

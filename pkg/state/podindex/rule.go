@@ -14,7 +14,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/objectbounds"
 	"github.com/podops-dev/podops/pkg/core/rule"
-	"github.com/podops-dev/podops/pkg/policyusers"
+	"github.com/podops-dev/podops/pkg/state/policyusers"
 )
 
 // ruleset is one PodTransitionRule and the counts of the pods that it selects.

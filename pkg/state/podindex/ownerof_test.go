@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 )
 
 func TestDesiredOfAJob(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/lifecycle"
-	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/runtime/observation"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 )
 
 // aspectReadiness is the observed aspect of pods.

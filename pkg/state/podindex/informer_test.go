@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"pgregory.net/rapid"
 
-	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/state/podindex"
 	"github.com/podops-dev/podops/test/await"
 	"github.com/podops-dev/podops/test/builders"
 )
