@@ -33,7 +33,7 @@ GO_DIRS := apis cmd config examples hack pkg policies test
 # The sandbox starts children, each of which takes a second under the race detector, and its
 # limits of memory have no meaning there. The search for absent facts evaluates thousands of
 # inputs in one goroutine.
-RACE_PACKAGES = $$(go list ./pkg/... | grep -v -e /pkg/opa/sandbox -e /pkg/opa/absence)
+RACE_PACKAGES = $$(go list ./pkg/... | grep -v -e /pkg/engine/opa/sandbox -e /pkg/engine/opa/absence)
 
 # Tests that measure the heap or the time of modules: the race detector multiplies both.
 HEAP_TESTS = ^Test.*Heap$$
@@ -190,7 +190,7 @@ verify: generate manifests docs chart ## Generate, then check format, lint, mani
 bench: bin/bench ## Compare rules in Rego with the same in Go; ARGS=-check fails on a missed goal.
 	$(BIN)/bench $(ARGS)
 	@echo "What a user's module costs, by what it reads:"
-	go test -vet=off -run '^$$' -bench EvaluateCustom -benchtime 300x ./pkg/opa
+	go test -vet=off -run '^$$' -bench EvaluateCustom -benchtime 300x ./pkg/engine/opa
 
 # Its own binary: a test may run at the same time.
 .PHONY: bench-calls
@@ -378,7 +378,7 @@ test-prometheus: kube build bin/demo ## Evaluate alerts and dashboard in a Prome
 test-hostile: kube build ## Attack a manager with 1 GiB of memory, and workers by each builtin; ARGS=-timed also checks a neighbour.
 	go test -vet=off -c -o $(BIN)/hostile.test ./test/hostile
 	cd test/hostile && $(TEST_ENV) $(BIN)/hostile.test -test.timeout 30m $(ARGS)
-	go test -vet=off -count=1 -timeout 30m -v -run '$(SLOW_TESTS)' ./pkg/opa/sandbox
+	go test -vet=off -count=1 -timeout 30m -v -run '$(SLOW_TESTS)' ./pkg/engine/opa/sandbox
 
 # The previous release is built from the history of this repository.
 .PHONY: test-upgrade

@@ -15,7 +15,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/core/rule/parameters"
 	"github.com/podops-dev/podops/pkg/core/rule/spec"
-	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/engine/opa"
 )
 
 // friday is a Friday noon in Berlin, two hours before the freeze of the manifest.

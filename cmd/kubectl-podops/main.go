@@ -14,7 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/podops-dev/podops/pkg/opa/sandbox"
+	"github.com/podops-dev/podops/pkg/engine/opa/sandbox"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/root"
 )

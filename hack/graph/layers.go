@@ -7,7 +7,7 @@ type layer struct {
 	// name of the layer, as docs/architecture.md has it.
 	name string
 
-	// packages are paths below the module. "pkg/opa/..." means pkg/opa and every package
+	// packages are paths below the module. "pkg/engine/opa/..." means pkg/engine/opa and every package
 	// below it. The longest path that fits a package decides.
 	packages []string
 }
@@ -28,7 +28,7 @@ func layers() []layer {
 			"pkg/controllers/...", "pkg/webhooks/...", "pkg/adapters/...", "pkg/kvstore",
 		}},
 		{name: "components", packages: []string{
-			"pkg/budgetuse", "pkg/decisionlog", "pkg/doctor", "pkg/evaluation/...", "pkg/state/eventqueue", "pkg/explain", "pkg/opa/...", "pkg/state/ownerscale", "pkg/state/podfacts",
+			"pkg/budgetuse", "pkg/decisionlog", "pkg/doctor", "pkg/engine/evaluation/...", "pkg/state/eventqueue", "pkg/explain", "pkg/engine/opa/...", "pkg/state/ownerscale", "pkg/state/podfacts",
 			"pkg/state/podindex/...", "pkg/podopslifecycle/...", "pkg/podphases", "pkg/podrelease", "pkg/state/podwriter", "pkg/state/policyusers", "pkg/state/replicasetpods",
 			"pkg/resourceconsist", "pkg/core/tracing/export", "pkg/trafficadapter", "pkg/webhookrule/webhookclient/...",
 			"pkg/webhookserver", "pkg/webhookrule/webhooktask/dispatch",

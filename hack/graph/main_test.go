@@ -19,17 +19,17 @@ func house() []layer {
 
 func TestGraphListsPackagesByLayer(t *testing.T) {
 	got, err := draw(imports{
-		"cmd/manager": {"pkg/opa", "pkg/runtime/text"}, "pkg/opa": {"apis", "pkg/opa/vet"}, "pkg/opa/vet": nil, "pkg/runtime/text": nil, "apis": nil,
+		"cmd/manager": {"pkg/engine/opa", "pkg/runtime/text"}, "pkg/engine/opa": {"apis", "pkg/engine/opa/vet"}, "pkg/engine/opa/vet": nil, "pkg/runtime/text": nil, "apis": nil,
 	}, house())
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := `roof
-  cmd/manager                            pkg/opa pkg/runtime/text
+  cmd/manager                            pkg/engine/opa pkg/runtime/text
 
 walls
-  pkg/opa                                apis pkg/opa/vet
-  pkg/opa/vet
+  pkg/engine/opa                                apis pkg/engine/opa/vet
+  pkg/engine/opa/vet
 
 ground
   apis
@@ -43,8 +43,8 @@ ground
 }
 
 func TestGraphRejectsAnImportOfALayerAbove(t *testing.T) {
-	_, err := draw(imports{"cmd/manager": nil, "pkg/opa": {"cmd/manager"}}, house())
-	want := "pkg/opa (walls) imports cmd/manager (roof), which is above"
+	_, err := draw(imports{"cmd/manager": nil, "pkg/engine/opa": {"cmd/manager"}}, house())
+	want := "pkg/engine/opa (walls) imports cmd/manager (roof), which is above"
 	if err == nil || err.Error() != want {
 		t.Errorf("error = %v, want %s", err, want)
 	}
@@ -60,7 +60,7 @@ func TestGraphNamesTheFileToEditForAnUnknownPackage(t *testing.T) {
 func TestImportsLeaveOutOtherModules(t *testing.T) {
 	got := imports{}
 	got.read(module + "/pkg/opa context " + module + "/apis/apps/v1alpha1 k8s.io/api/core/v1\n" + module + "/apis/apps/v1alpha1\n")
-	want := imports{"pkg/opa": {"apis/apps/v1alpha1"}, "apis/apps/v1alpha1": nil}
+	want := imports{"pkg/engine/opa": {"apis/apps/v1alpha1"}, "apis/apps/v1alpha1": nil}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("imports (-want +got):\n%s", diff)
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/podops-dev/podops/pkg/core/tracing/export"
 	"github.com/podops-dev/podops/pkg/decisionlog"
-	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/opa/sandbox"
+	"github.com/podops-dev/podops/pkg/engine/opa"
+	"github.com/podops-dev/podops/pkg/engine/opa/sandbox"
 )
 
 // newEngine starts the policy engine, and the decision log if it is configured; nil

@@ -13,7 +13,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/core/rule/spec"
 	"github.com/podops-dev/podops/pkg/decisionlog"
-	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/engine/opa"
 )
 
 // Any namespace can fill the disk of a decision log. A manager that ended then would end again after each restart.

@@ -11,7 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/podops-dev/podops/pkg/opa/sandbox"
+	"github.com/podops-dev/podops/pkg/engine/opa/sandbox"
 	"github.com/podops-dev/podops/pkg/runtime/loadshed"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 )

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/podops-dev/podops/pkg/controllers/podtransitionpolicy"
-	"github.com/podops-dev/podops/pkg/opa/sandbox"
+	"github.com/podops-dev/podops/pkg/engine/opa/sandbox"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 )
 

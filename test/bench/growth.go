@@ -5,7 +5,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/engine/opa"
 )
 
 // The sizes between which costs must not grow with the pods that do not wait.

@@ -12,7 +12,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/podops-dev/podops/pkg/opa/sandbox"
+	"github.com/podops-dev/podops/pkg/engine/opa/sandbox"
 )
 
 func main() {

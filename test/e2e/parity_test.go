@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/evaluation"
-	"github.com/podops-dev/podops/pkg/evaluation/offline"
+	"github.com/podops-dev/podops/pkg/engine/evaluation"
+	"github.com/podops-dev/podops/pkg/engine/evaluation/offline"
 )
 
 // parityCase is a rule about a fleet of its own.

@@ -15,7 +15,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/podops-dev/podops/pkg/opa/sandbox"
+	"github.com/podops-dev/podops/pkg/engine/opa/sandbox"
 	"github.com/podops-dev/podops/test/world"
 )
 

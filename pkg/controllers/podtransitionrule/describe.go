@@ -10,7 +10,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/rule"
-	"github.com/podops-dev/podops/pkg/evaluation"
+	"github.com/podops-dev/podops/pkg/engine/evaluation"
 	printable "github.com/podops-dev/podops/pkg/runtime/text"
 	"github.com/podops-dev/podops/pkg/state/podindex"
 )

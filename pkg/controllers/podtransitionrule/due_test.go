@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/evaluation"
-	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/engine/evaluation"
+	"github.com/podops-dev/podops/pkg/engine/opa"
 	"github.com/podops-dev/podops/pkg/webhookrule/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask"
 	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask/dispatch"

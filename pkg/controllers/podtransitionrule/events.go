@@ -16,7 +16,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/deferreddelete"
 	"github.com/podops-dev/podops/pkg/core/lifecycle"
 	"github.com/podops-dev/podops/pkg/core/rule"
-	"github.com/podops-dev/podops/pkg/evaluation"
+	"github.com/podops-dev/podops/pkg/engine/evaluation"
 	printable "github.com/podops-dev/podops/pkg/runtime/text"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/engine/opa"
 	"github.com/podops-dev/podops/pkg/webhookrule/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask"
 	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask/dispatch"

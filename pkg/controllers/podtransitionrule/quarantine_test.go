@@ -10,7 +10,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/rule"
-	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/engine/opa"
 )
 
 // loops does not answer within any deadline.

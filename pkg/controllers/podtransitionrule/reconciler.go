@@ -18,7 +18,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/core/rule/spec"
 	"github.com/podops-dev/podops/pkg/core/tracing"
-	"github.com/podops-dev/podops/pkg/evaluation"
+	"github.com/podops-dev/podops/pkg/engine/evaluation"
 	"github.com/podops-dev/podops/pkg/runtime/backoff"
 	"github.com/podops-dev/podops/pkg/runtime/lanes"
 	"github.com/podops-dev/podops/pkg/state/podindex"

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/evaluation"
+	"github.com/podops-dev/podops/pkg/engine/evaluation"
 	"github.com/podops-dev/podops/pkg/state/podindex"
 )
 

@@ -14,7 +14,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/core/tracing"
-	"github.com/podops-dev/podops/pkg/evaluation"
+	"github.com/podops-dev/podops/pkg/engine/evaluation"
 	"github.com/podops-dev/podops/pkg/runtime/backoff"
 	printable "github.com/podops-dev/podops/pkg/runtime/text"
 	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask/dispatch"

@@ -3,7 +3,7 @@ package podtransitionrule
 import (
 	"runtime"
 
-	"github.com/podops-dev/podops/pkg/evaluation"
+	"github.com/podops-dev/podops/pkg/engine/evaluation"
 	"github.com/podops-dev/podops/pkg/runtime/lanes"
 )
 

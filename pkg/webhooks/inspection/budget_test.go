@@ -12,7 +12,7 @@ import (
 
 	testingclock "k8s.io/utils/clock/testing"
 
-	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/engine/opa"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 )
 

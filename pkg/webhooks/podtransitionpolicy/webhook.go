@@ -22,7 +22,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/objectbounds"
 	"github.com/podops-dev/podops/pkg/core/rule/imports"
 	"github.com/podops-dev/podops/pkg/core/rule/parameters"
-	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/engine/opa"
 	"github.com/podops-dev/podops/pkg/state/policyusers"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 )

@@ -18,7 +18,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/rule/spec"
-	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/engine/opa"
 	"github.com/podops-dev/podops/pkg/state/policyusers"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 	"github.com/podops-dev/podops/pkg/webhooks/podtransitionpolicy"

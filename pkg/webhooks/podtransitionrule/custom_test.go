@@ -20,8 +20,8 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/rule/parameters"
-	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/opa/vet"
+	"github.com/podops-dev/podops/pkg/engine/opa"
+	"github.com/podops-dev/podops/pkg/engine/opa/vet"
 	"github.com/podops-dev/podops/pkg/webhookrule/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 	"github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"

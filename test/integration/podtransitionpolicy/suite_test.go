@@ -31,7 +31,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/controllers/podtransitionpolicy"
-	"github.com/podops-dev/podops/pkg/opa/sandbox"
+	"github.com/podops-dev/podops/pkg/engine/opa/sandbox"
 	"github.com/podops-dev/podops/pkg/webhookrule/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"

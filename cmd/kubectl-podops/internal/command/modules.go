@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/opa/sandbox"
+	"github.com/podops-dev/podops/pkg/engine/opa"
+	"github.com/podops-dev/podops/pkg/engine/opa/sandbox"
 )
 
 // Modules returns what compiles and evaluates modules, in processes with limits, or in this process where none can be started.

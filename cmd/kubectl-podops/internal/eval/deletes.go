@@ -4,8 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/podops-dev/podops/pkg/evaluation/offline"
-	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/engine/evaluation/offline"
+	"github.com/podops-dev/podops/pkg/engine/opa"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
 )

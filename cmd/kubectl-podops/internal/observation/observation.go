@@ -9,7 +9,7 @@ import (
 
 	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/core/rule/spec"
-	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/engine/opa"
 )
 
 // Log keeps the modules of rules, and their inputs. It is safe for concurrent use.

@@ -5,8 +5,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/opa/absence"
+	"github.com/podops-dev/podops/pkg/engine/opa"
+	"github.com/podops-dev/podops/pkg/engine/opa/absence"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/observation"
 )

@@ -21,9 +21,9 @@ import (
 	"github.com/podops-dev/podops/pkg/core/rule/imports"
 	"github.com/podops-dev/podops/pkg/core/rule/parameters"
 	"github.com/podops-dev/podops/pkg/core/rule/spec"
-	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/opa/moduletest"
-	"github.com/podops-dev/podops/pkg/opa/vet"
+	"github.com/podops-dev/podops/pkg/engine/opa"
+	"github.com/podops-dev/podops/pkg/engine/opa/moduletest"
+	"github.com/podops-dev/podops/pkg/engine/opa/vet"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/manifests"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/observation"

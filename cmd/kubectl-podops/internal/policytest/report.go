@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/podops-dev/podops/pkg/opa/moduletest"
+	"github.com/podops-dev/podops/pkg/engine/opa/moduletest"
 )
 
 // result is the result of one test.

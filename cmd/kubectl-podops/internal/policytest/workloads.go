@@ -15,7 +15,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/rule"
-	"github.com/podops-dev/podops/pkg/evaluation/offline"
+	"github.com/podops-dev/podops/pkg/engine/evaluation/offline"
 )
 
 // workload is a pod owner in a test: "Deployment/web", "ReplicaSet/web", "StatefulSet/db" or

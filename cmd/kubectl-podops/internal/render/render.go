@@ -17,8 +17,8 @@ import (
 	"github.com/podops-dev/podops/pkg/core/rule/imports"
 	"github.com/podops-dev/podops/pkg/core/rule/render"
 	"github.com/podops-dev/podops/pkg/core/rule/spec"
-	"github.com/podops-dev/podops/pkg/evaluation"
-	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/engine/evaluation"
+	"github.com/podops-dev/podops/pkg/engine/opa"
 	"github.com/podops-dev/podops/policies"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"

@@ -3,7 +3,7 @@ package verify
 import (
 	"maps"
 
-	"github.com/podops-dev/podops/pkg/opa/absence"
+	"github.com/podops-dev/podops/pkg/engine/opa/absence"
 )
 
 // Levels of findings.

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/evaluation/offline"
-	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/engine/evaluation/offline"
+	"github.com/podops-dev/podops/pkg/engine/opa"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/manifests"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/observation"

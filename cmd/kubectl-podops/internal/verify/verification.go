@@ -16,8 +16,8 @@ import (
 	"github.com/podops-dev/podops/pkg/core/rule/lint"
 	"github.com/podops-dev/podops/pkg/core/rule/parameters"
 	"github.com/podops-dev/podops/pkg/core/rule/spec"
-	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/opa/absence"
+	"github.com/podops-dev/podops/pkg/engine/opa"
+	"github.com/podops-dev/podops/pkg/engine/opa/absence"
 	"github.com/podops-dev/podops/pkg/operator/admission"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/manifests"
