@@ -72,7 +72,7 @@ picture: ## Run the demo, and draw its rollout into docs/images/rollout.svg, the
 
 .PHONY: bench-view
 bench-view: ## Measure a redraw of a view of 500 pods: the percentiles 50 and 95.
-	go test -run '^$$' -bench Redraw -benchtime 300x ./pkg/rolloutview
+	go test -run '^$$' -bench Redraw -benchtime 300x ./pkg/view/rolloutview
 
 .PHONY: demo-kvstore
 demo-kvstore: build bin/demo-kvstore bin/kvstore-operator bin/kvstore controlplane ## Upgrade, roll back and delete a replicated store with the example operator; ARGS=-all for more.

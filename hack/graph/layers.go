@@ -28,14 +28,14 @@ func layers() []layer {
 			"pkg/controllers/...", "pkg/webhooks/...", "pkg/adapters/...", "pkg/kvstore",
 		}},
 		{name: "components", packages: []string{
-			"pkg/budgetuse", "pkg/decisionlog", "pkg/doctor", "pkg/engine/evaluation/...", "pkg/state/eventqueue", "pkg/explain", "pkg/engine/opa/...", "pkg/state/ownerscale", "pkg/state/podfacts",
+			"pkg/budgetuse", "pkg/decisionlog", "pkg/view/doctor", "pkg/engine/evaluation/...", "pkg/state/eventqueue", "pkg/view/explain", "pkg/engine/opa/...", "pkg/state/ownerscale", "pkg/state/podfacts",
 			"pkg/state/podindex/...", "pkg/podopslifecycle/...", "pkg/podphases", "pkg/podrelease", "pkg/state/podwriter", "pkg/state/policyusers", "pkg/state/replicasetpods",
 			"pkg/resourceconsist", "pkg/core/tracing/export", "pkg/trafficadapter", "pkg/webhookrule/webhookclient/...",
 			"pkg/webhookserver", "pkg/webhookrule/webhooktask/dispatch",
 		}},
 		{name: "pure packages", packages: []string{
-			"pkg/clusterstate", "pkg/core/deferreddelete", "pkg/runtime/kubeversion", "pkg/kvstore/plan", "pkg/core/lifecycle", "pkg/core/permit", "pkg/core/podoperation",
-			"pkg/core/podstate", "pkg/core/replicasetscale", "pkg/resourceconsist/plan", "pkg/rolloutview", "pkg/core/rule/...", "pkg/timeline",
+			"pkg/view/clusterstate", "pkg/core/deferreddelete", "pkg/runtime/kubeversion", "pkg/kvstore/plan", "pkg/core/lifecycle", "pkg/core/permit", "pkg/core/podoperation",
+			"pkg/core/podstate", "pkg/core/replicasetscale", "pkg/resourceconsist/plan", "pkg/view/rolloutview", "pkg/core/rule/...", "pkg/view/timeline",
 			"pkg/core/tracing", "pkg/webhookrule/webhooktask",
 		}},
 		{name: "small packages", packages: []string{

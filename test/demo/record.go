@@ -13,8 +13,8 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/podstate"
-	"github.com/podops-dev/podops/pkg/rolloutview"
-	"github.com/podops-dev/podops/pkg/timeline"
+	"github.com/podops-dev/podops/pkg/view/rolloutview"
+	"github.com/podops-dev/podops/pkg/view/timeline"
 )
 
 // record holds the observations of a watch of the pods. It counts available pods itself and

@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/podops-dev/podops/pkg/rolloutview"
+	"github.com/podops-dev/podops/pkg/view/rolloutview"
 	"github.com/podops-dev/podops/test/traffic/load"
 )
 

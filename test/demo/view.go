@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/podops-dev/podops/pkg/rolloutview"
+	"github.com/podops-dev/podops/pkg/view/rolloutview"
 )
 
 // totalsInterval is the least time between two lines of totals where nothing is redrawn.

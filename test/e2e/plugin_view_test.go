@@ -17,8 +17,8 @@ import (
 	"github.com/onsi/gomega/gbytes"
 	"github.com/onsi/gomega/gexec"
 
-	"github.com/podops-dev/podops/pkg/rolloutview"
-	"github.com/podops-dev/podops/pkg/timeline"
+	"github.com/podops-dev/podops/pkg/view/rolloutview"
+	"github.com/podops-dev/podops/pkg/view/timeline"
 	"github.com/podops-dev/podops/test/expect"
 )
 

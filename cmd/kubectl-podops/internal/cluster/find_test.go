@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/cluster"
-	"github.com/podops-dev/podops/pkg/clusterstate"
+	"github.com/podops-dev/podops/pkg/view/clusterstate"
 )
 
 func TestNotFoundNamesAnotherKind(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/podops-dev/podops/pkg/rolloutview"
+	"github.com/podops-dev/podops/pkg/view/rolloutview"
 )
 
 // TestEveryPhaseHasAColor checks that the style sheet has a color for each phase.

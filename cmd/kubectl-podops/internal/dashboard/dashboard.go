@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/podops-dev/podops/pkg/clusterstate"
-	"github.com/podops-dev/podops/pkg/rolloutview"
-	"github.com/podops-dev/podops/pkg/timeline"
+	"github.com/podops-dev/podops/pkg/view/clusterstate"
+	"github.com/podops-dev/podops/pkg/view/rolloutview"
+	"github.com/podops-dev/podops/pkg/view/timeline"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/cluster"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"

@@ -19,7 +19,7 @@ import (
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/cluster"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/installation"
-	"github.com/podops-dev/podops/pkg/doctor"
+	"github.com/podops-dev/podops/pkg/view/doctor"
 )
 
 // options are the flags of the verb.

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/podops-dev/podops/pkg/rolloutview"
-	"github.com/podops-dev/podops/pkg/timeline"
+	"github.com/podops-dev/podops/pkg/view/rolloutview"
+	"github.com/podops-dev/podops/pkg/view/timeline"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/cluster"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/live"

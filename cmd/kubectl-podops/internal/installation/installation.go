@@ -25,7 +25,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/cluster"
 	"github.com/podops-dev/podops/config"
-	"github.com/podops-dev/podops/pkg/doctor"
+	"github.com/podops-dev/podops/pkg/view/doctor"
 )
 
 const (

@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/clusterstate"
-	"github.com/podops-dev/podops/pkg/timeline"
+	"github.com/podops-dev/podops/pkg/view/clusterstate"
+	"github.com/podops-dev/podops/pkg/view/timeline"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/cluster"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"

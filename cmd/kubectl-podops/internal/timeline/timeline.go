@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
-	"github.com/podops-dev/podops/pkg/clusterstate"
-	"github.com/podops-dev/podops/pkg/rolloutview"
-	"github.com/podops-dev/podops/pkg/timeline"
+	"github.com/podops-dev/podops/pkg/view/clusterstate"
+	"github.com/podops-dev/podops/pkg/view/rolloutview"
+	"github.com/podops-dev/podops/pkg/view/timeline"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/cluster"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"

@@ -22,8 +22,8 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
-	"github.com/podops-dev/podops/pkg/doctor"
 	"github.com/podops-dev/podops/pkg/runtime/text"
+	"github.com/podops-dev/podops/pkg/view/doctor"
 )
 
 const (
