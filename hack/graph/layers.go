@@ -28,9 +28,9 @@ func layers() []layer {
 			"pkg/controllers/...", "pkg/webhooks/...", "pkg/adapters/...", "pkg/kvstore",
 		}},
 		{name: "components", packages: []string{
-			"pkg/budgetuse", "pkg/decisionlog", "pkg/view/doctor", "pkg/engine/evaluation/...", "pkg/state/eventqueue", "pkg/view/explain", "pkg/engine/opa/...", "pkg/state/ownerscale", "pkg/state/podfacts",
-			"pkg/state/podindex/...", "pkg/podopslifecycle/...", "pkg/podphases", "pkg/podrelease", "pkg/state/podwriter", "pkg/state/policyusers", "pkg/state/replicasetpods",
-			"pkg/resourceconsist", "pkg/core/tracing/export", "pkg/trafficadapter", "pkg/webhookrule/webhookclient/...",
+			"pkg/telemetry/budgetuse", "pkg/telemetry/decisionlog", "pkg/view/doctor", "pkg/engine/evaluation/...", "pkg/state/eventqueue", "pkg/view/explain", "pkg/engine/opa/...", "pkg/state/ownerscale", "pkg/state/podfacts",
+			"pkg/state/podindex/...", "pkg/podopslifecycle/...", "pkg/telemetry/podphases", "pkg/podrelease", "pkg/state/podwriter", "pkg/state/policyusers", "pkg/state/replicasetpods",
+			"pkg/resourceconsist", "pkg/telemetry/export", "pkg/trafficadapter", "pkg/webhookrule/webhookclient/...",
 			"pkg/webhookserver", "pkg/webhookrule/webhooktask/dispatch",
 		}},
 		{name: "pure packages", packages: []string{

@@ -11,10 +11,10 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/podops-dev/podops/pkg/core/tracing/export"
-	"github.com/podops-dev/podops/pkg/decisionlog"
 	"github.com/podops-dev/podops/pkg/engine/opa"
 	"github.com/podops-dev/podops/pkg/engine/opa/sandbox"
+	"github.com/podops-dev/podops/pkg/telemetry/decisionlog"
+	"github.com/podops-dev/podops/pkg/telemetry/export"
 )
 
 // newEngine starts the policy engine, and the decision log if it is configured; nil

@@ -12,8 +12,8 @@ import (
 
 	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/core/rule/spec"
-	"github.com/podops-dev/podops/pkg/decisionlog"
 	"github.com/podops-dev/podops/pkg/engine/opa"
+	"github.com/podops-dev/podops/pkg/telemetry/decisionlog"
 )
 
 // Any namespace can fill the disk of a decision log. A manager that ended then would end again after each restart.

@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/podops-dev/podops/pkg/core/tracing/export"
 	"github.com/podops-dev/podops/pkg/runtime/buildinfo"
+	"github.com/podops-dev/podops/pkg/telemetry/export"
 )
 
 // TraceOptions are the flags of traces.

@@ -24,7 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/decisionlog"
+	"github.com/podops-dev/podops/pkg/telemetry/decisionlog"
 	"github.com/podops-dev/podops/test/approvals"
 	"github.com/podops-dev/podops/test/expect"
 )

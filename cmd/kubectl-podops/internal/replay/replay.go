@@ -16,9 +16,9 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/rule/imports"
 	"github.com/podops-dev/podops/pkg/core/rule/spec"
-	"github.com/podops-dev/podops/pkg/decisionlog"
 	"github.com/podops-dev/podops/pkg/engine/evaluation"
 	"github.com/podops-dev/podops/pkg/engine/opa"
+	"github.com/podops-dev/podops/pkg/telemetry/decisionlog"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/manifests"

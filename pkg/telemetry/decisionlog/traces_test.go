@@ -11,7 +11,7 @@ import (
 
 	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/core/tracing"
-	"github.com/podops-dev/podops/pkg/decisionlog"
+	"github.com/podops-dev/podops/pkg/telemetry/decisionlog"
 )
 
 // tracer gives the pods with UIDs "0" and "2" a trace, and collects evaluations by their decision.

@@ -21,8 +21,8 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/core/rule/spec"
-	"github.com/podops-dev/podops/pkg/decisionlog"
 	"github.com/podops-dev/podops/pkg/engine/opa"
+	"github.com/podops-dev/podops/pkg/telemetry/decisionlog"
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/podops-dev/podops/pkg/budgetuse"
 	"github.com/podops-dev/podops/pkg/engine/evaluation"
 	"github.com/podops-dev/podops/pkg/state/podindex"
+	"github.com/podops-dev/podops/pkg/telemetry/budgetuse"
 	"github.com/podops-dev/podops/test/builders"
 	"github.com/podops-dev/podops/test/indexed"
 	"github.com/podops-dev/podops/test/measured"

@@ -11,9 +11,9 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/podphases"
 	"github.com/podops-dev/podops/pkg/runtime/metricseries"
 	"github.com/podops-dev/podops/pkg/state/podindex"
+	"github.com/podops-dev/podops/pkg/telemetry/podphases"
 	"github.com/podops-dev/podops/test/builders"
 	"github.com/podops-dev/podops/test/indexed"
 	"github.com/podops-dev/podops/test/measured"
