@@ -13,7 +13,7 @@ import (
 
 	"github.com/podops-dev/podops/pkg/kvstore"
 	"github.com/podops-dev/podops/pkg/operator/certificates"
-	"github.com/podops-dev/podops/pkg/webhookserver"
+	"github.com/podops-dev/podops/pkg/operator/webhookserver"
 )
 
 // Names of the objects of the hook in config/kvstore-operator.

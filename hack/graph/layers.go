@@ -31,7 +31,7 @@ func layers() []layer {
 			"pkg/telemetry/budgetuse", "pkg/telemetry/decisionlog", "pkg/view/doctor", "pkg/engine/evaluation/...", "pkg/state/eventqueue", "pkg/view/explain", "pkg/engine/opa/...", "pkg/state/ownerscale", "pkg/state/podfacts",
 			"pkg/state/podindex/...", "pkg/podopslifecycle/...", "pkg/telemetry/podphases", "pkg/podrelease", "pkg/state/podwriter", "pkg/state/policyusers", "pkg/state/replicasetpods",
 			"pkg/resourceconsist", "pkg/telemetry/export", "pkg/trafficadapter", "pkg/webhookrule/webhookclient/...",
-			"pkg/webhookserver", "pkg/webhookrule/webhooktask/dispatch",
+			"pkg/operator/webhookserver", "pkg/webhookrule/webhooktask/dispatch",
 		}},
 		{name: "pure packages", packages: []string{
 			"pkg/view/clusterstate", "pkg/core/deferreddelete", "pkg/runtime/kubeversion", "pkg/kvstore/plan", "pkg/core/lifecycle", "pkg/core/permit", "pkg/core/podoperation",

@@ -9,9 +9,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/podops-dev/podops/pkg/operator/webhookserver"
 	"github.com/podops-dev/podops/pkg/webhookrule/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask/dispatch"
-	"github.com/podops-dev/podops/pkg/webhookserver"
 )
 
 // newGuard returns the guard of the addresses that webhook rules may reach, and the addresses of the cluster

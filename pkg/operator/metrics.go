@@ -11,6 +11,7 @@ import (
 	"github.com/podops-dev/podops/pkg/controllers/podtransitionrule"
 	"github.com/podops-dev/podops/pkg/controllers/replicasetscale"
 	"github.com/podops-dev/podops/pkg/operator/certificates"
+	"github.com/podops-dev/podops/pkg/operator/webhookserver"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 	"github.com/podops-dev/podops/pkg/runtime/buildinfo"
 	"github.com/podops-dev/podops/pkg/runtime/steadyclock"
@@ -22,7 +23,6 @@ import (
 	"github.com/podops-dev/podops/pkg/telemetry/podphases"
 	"github.com/podops-dev/podops/pkg/webhookrule/webhookclient"
 	podwebhook "github.com/podops-dev/podops/pkg/webhooks/pod"
-	"github.com/podops-dev/podops/pkg/webhookserver"
 )
 
 // Metrics are all metrics of a manager, besides the metrics of its libraries.

@@ -26,10 +26,10 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/operator/certificates"
+	"github.com/podops-dev/podops/pkg/operator/webhookserver"
 	podwebhook "github.com/podops-dev/podops/pkg/webhooks/pod"
 	policywebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionpolicy"
 	rulewebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
-	"github.com/podops-dev/podops/pkg/webhookserver"
 )
 
 // ServingOptions are the flags of the servers of webhooks and metrics.

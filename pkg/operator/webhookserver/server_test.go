@@ -19,8 +19,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/podops-dev/podops/pkg/operator/webhookserver"
 	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
-	"github.com/podops-dev/podops/pkg/webhookserver"
 	"github.com/podops-dev/podops/test/await"
 )
 
