@@ -17,7 +17,7 @@ import (
 	"github.com/podops-dev/podops/pkg/adapters/haproxy"
 	trafficadaptercontroller "github.com/podops-dev/podops/pkg/controllers/trafficadapter"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
-	"github.com/podops-dev/podops/pkg/trafficadapter"
+	"github.com/podops-dev/podops/pkg/resourceconsist/trafficadapter"
 )
 
 // adapters returns the adapters that --enable-adapters can name, with their setup functions. They

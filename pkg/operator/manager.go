@@ -35,10 +35,10 @@ import (
 	"github.com/podops-dev/podops/pkg/core/permit"
 	"github.com/podops-dev/podops/pkg/core/replicasetscale"
 	"github.com/podops-dev/podops/pkg/operator/certificates"
+	"github.com/podops-dev/podops/pkg/resourceconsist/trafficadapter"
 	"github.com/podops-dev/podops/pkg/runtime/buildinfo"
 	"github.com/podops-dev/podops/pkg/runtime/kubeversion"
 	"github.com/podops-dev/podops/pkg/state/podindex"
-	"github.com/podops-dev/podops/pkg/trafficadapter"
 )
 
 // Run runs a manager until ctx ends, and for Options.Serving.ShutdownDelay longer.

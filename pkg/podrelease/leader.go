@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/trafficadapter"
+	"github.com/podops-dev/podops/pkg/resourceconsist/trafficadapter"
 )
 
 // renewPatience is how long an unchanged Lease counts as held: a leader renews it every 2 s.

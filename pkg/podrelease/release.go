@@ -19,8 +19,8 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
+	"github.com/podops-dev/podops/pkg/resourceconsist/trafficadapter"
 	"github.com/podops-dev/podops/pkg/state/podwriter"
-	"github.com/podops-dev/podops/pkg/trafficadapter"
 )
 
 const (

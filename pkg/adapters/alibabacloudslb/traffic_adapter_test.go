@@ -14,7 +14,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	slb "github.com/podops-dev/podops/pkg/adapters/alibabacloudslb"
-	"github.com/podops-dev/podops/pkg/trafficadapter"
+	"github.com/podops-dev/podops/pkg/resourceconsist/trafficadapter"
 )
 
 // TestTheSampleMatchesTheServicesOfTheAdapter shows that the manager, which reads the TrafficAdapter,

@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/trafficadapter"
+	"github.com/podops-dev/podops/pkg/resourceconsist/trafficadapter"
 )
 
 const (

@@ -24,7 +24,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	trafficadaptercontroller "github.com/podops-dev/podops/pkg/controllers/trafficadapter"
-	"github.com/podops-dev/podops/pkg/trafficadapter"
+	"github.com/podops-dev/podops/pkg/resourceconsist/trafficadapter"
 	"github.com/podops-dev/podops/test/builders"
 )
 

@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/resourceconsist/trafficadapter"
 	"github.com/podops-dev/podops/pkg/runtime/text"
-	"github.com/podops-dev/podops/pkg/trafficadapter"
 )
 
 // maxMessage bounds the message of a condition, in bytes.

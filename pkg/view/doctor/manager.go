@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/resourceconsist/trafficadapter"
 	"github.com/podops-dev/podops/pkg/runtime/text"
-	"github.com/podops-dev/podops/pkg/trafficadapter"
 )
 
 const (

@@ -25,8 +25,8 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/podstate"
+	"github.com/podops-dev/podops/pkg/resourceconsist/trafficadapter"
 	"github.com/podops-dev/podops/pkg/runtime/text"
-	"github.com/podops-dev/podops/pkg/trafficadapter"
 	"github.com/podops-dev/podops/pkg/view/clusterstate"
 )
 

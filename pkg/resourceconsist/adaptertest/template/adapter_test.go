@@ -12,7 +12,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/resourceconsist/adaptertest"
-	"github.com/podops-dev/podops/pkg/trafficadapter"
+	"github.com/podops-dev/podops/pkg/resourceconsist/trafficadapter"
 )
 
 // TestConformance runs the suite. Replace the fake provider by yours, in memory or as a process.

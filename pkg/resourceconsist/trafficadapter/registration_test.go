@@ -12,7 +12,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
-	"github.com/podops-dev/podops/pkg/trafficadapter"
+	"github.com/podops-dev/podops/pkg/resourceconsist/trafficadapter"
 )
 
 // service returns a Service under PodOps that selects app=web, changed by each change.
