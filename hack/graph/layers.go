@@ -29,7 +29,7 @@ func layers() []layer {
 		}},
 		{name: "components", packages: []string{
 			"pkg/telemetry/budgetuse", "pkg/telemetry/decisionlog", "pkg/view/doctor", "pkg/engine/evaluation/...", "pkg/state/eventqueue", "pkg/view/explain", "pkg/engine/opa/...", "pkg/state/ownerscale", "pkg/state/podfacts",
-			"pkg/state/podindex/...", "pkg/podopslifecycle/...", "pkg/telemetry/podphases", "pkg/podrelease", "pkg/state/podwriter", "pkg/state/policyusers", "pkg/state/replicasetpods",
+			"pkg/state/podindex/...", "pkg/podopslifecycle/...", "pkg/telemetry/podphases", "cmd/kubectl-podops/internal/podrelease", "pkg/state/podwriter", "pkg/state/policyusers", "pkg/state/replicasetpods",
 			"pkg/resourceconsist", "pkg/telemetry/export", "pkg/resourceconsist/trafficadapter", "pkg/webhookrule/webhookclient/...",
 			"pkg/operator/webhookserver", "pkg/webhookrule/webhooktask/dispatch",
 		}},

@@ -20,9 +20,9 @@ import (
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/confirm"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/installation"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/podrelease"
 	"github.com/podops-dev/podops/pkg/adapters/demo"
 	"github.com/podops-dev/podops/pkg/adapters/haproxy"
-	"github.com/podops-dev/podops/pkg/podrelease"
 	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 

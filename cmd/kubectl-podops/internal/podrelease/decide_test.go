@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/podrelease"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/podrelease"
 	"github.com/podops-dev/podops/test/builders"
 )
 
