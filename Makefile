@@ -140,8 +140,8 @@ chart: bin/kubectl-podops ## Write the Helm chart in charts/podops from the mani
 	$(GO) run -C hack/chart . $(BIN)/kubectl-podops $(CURDIR)/charts/podops
 
 .PHONY: graph
-graph: ## Print the imports between packages by layer; fails when one points upwards.
-	@$(GO) run ./hack/graph
+graph: ## Print the imports between rooms; fails when one points upwards. ARGS=-packages prints those of each package.
+	@$(GO) run ./hack/graph $(ARGS)
 
 .PHONY: fmt
 fmt: ## Format the Go sources.

@@ -2,49 +2,40 @@ package main
 
 import "strings"
 
+// maxArrows bounds the imports between rooms: the pairs of rooms of which one imports the other. A change that needs another raises it,
+// with the reason in its commit.
+const maxArrows = 50
+
 // layer is a group of packages that import each other and the layers below, never a layer above.
 type layer struct {
 	// name of the layer, as docs/architecture.md has it.
 	name string
 
-	// packages are paths below the module. "pkg/engine/opa/..." means pkg/engine/opa and every package
+	// packages are paths below the module. "pkg/core/..." means pkg/core and every package
 	// below it. The longest path that fits a package decides.
 	packages []string
+
+	// isRoom is true for a folder of pkg.
+	isRoom bool
 }
 
-// layers returns the layers of docs/architecture.md, the highest first. A new package belongs into
-// one of them, here and on that page.
+// layers returns the layers of docs/architecture.md, the highest first: what builds and tests, the programs, the rooms, and what all of
+// them know. A new package belongs into one of them; a new room has its place here and on that page.
 func layers() []layer {
-	return []layer{
+	all := []layer{
 		{name: "tests and tools", packages: []string{
-			"config/...", "hack/...", "test/...",
+			"hack/...", "test/...",
 			"pkg/resourceconsist/adaptertest/...", "pkg/adapters/haproxy/haproxytest", "pkg/adapters/alibabacloudslb/internal/slbtest",
 		}},
-		{name: "programs", packages: []string{
-			"cmd/...", "examples/...", "pkg/adapters/alibabacloudslb/cmd/...",
-		}},
-		{name: "wiring", packages: []string{"pkg/operator/..."}},
-		{name: "controllers, webhooks and adapters", packages: []string{
-			"pkg/controllers/...", "pkg/webhooks/...", "pkg/adapters/...", "pkg/kvstore",
-		}},
-		{name: "components", packages: []string{
-			"pkg/telemetry/budgetuse", "pkg/telemetry/decisionlog", "pkg/view/doctor", "pkg/engine/evaluation/...", "pkg/state/eventqueue", "pkg/view/explain", "pkg/engine/opa/...", "pkg/state/ownerscale", "pkg/state/podfacts",
-			"pkg/state/podindex/...", "pkg/podopslifecycle/...", "pkg/telemetry/podphases", "cmd/kubectl-podops/internal/podrelease", "pkg/state/podwriter", "pkg/state/policyusers", "pkg/state/replicasetpods",
-			"pkg/resourceconsist", "pkg/telemetry/export", "pkg/resourceconsist/trafficadapter", "pkg/webhookrule/webhookclient/...",
-			"pkg/operator/webhookserver", "pkg/webhookrule/webhooktask/dispatch",
-		}},
-		{name: "pure packages", packages: []string{
-			"pkg/view/clusterstate", "pkg/core/deferreddelete", "pkg/runtime/kubeversion", "pkg/kvstore/plan", "pkg/core/lifecycle", "pkg/core/permit", "pkg/core/podoperation",
-			"pkg/core/podstate", "pkg/core/replicasetscale", "pkg/resourceconsist/plan", "pkg/view/rolloutview", "pkg/core/rule/...", "pkg/view/timeline",
-			"pkg/core/tracing", "pkg/webhookrule/webhooktask",
-		}},
-		{name: "small packages", packages: []string{
-			"pkg/runtime/backoff", "pkg/runtime/buildinfo", "pkg/runtime/cabundle", "pkg/runtime/earliest", "pkg/runtime/fairshare", "pkg/internal/...", "pkg/runtime/lanes",
-			"pkg/runtime/lazylog", "pkg/runtime/loadshed", "pkg/runtime/metricseries", "pkg/core/objectbounds", "pkg/runtime/observation", "pkg/core/podfields", "pkg/runtime/prune", "pkg/runtime/steadyclock", "pkg/runtime/text",
-			"pkg/webhooks/clientauth",
-		}},
-		{name: "API, manifests and Rego", packages: []string{"apis/...", "config", "policies/..."}},
+		{name: "programs", packages: []string{"cmd/...", "examples/...", "pkg/adapters/alibabacloudslb/cmd/..."}},
 	}
+	for _, room := range []string{
+		"operator", "controllers", "webhooks", "kvstore", "adapters", "telemetry", "view", "engine", "state", "webhookrule",
+		"resourceconsist", "podopslifecycle", "core", "runtime",
+	} {
+		all = append(all, layer{name: "pkg/" + room, packages: []string{"pkg/" + room + "/..."}, isRoom: true})
+	}
+	return append(all, layer{name: "API, manifests and Rego", packages: []string{"apis/...", "config", "policies/..."}})
 }
 
 // fits reports whether a pattern names a package, and how exactly.

@@ -1,9 +1,11 @@
-// Command graph prints which package of this repository imports which, layer by layer, and fails
-// when a package imports one of a layer above, or is in no layer. Run it with `make graph`.
+// Command graph prints which room of this repository imports which, and fails when a package imports one of a layer above, or is
+// in no layer, or when rooms import more other rooms than maxArrows. -packages prints the imports of each package, too. Run it with
+// `make graph`.
 package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -16,15 +18,19 @@ import (
 // module is the path of the repository's module.
 const module = "github.com/podops-dev/podops"
 
-func main() { os.Exit(run(os.Stdout, os.Stderr)) }
+func main() {
+	packages := flag.Bool("packages", false, "print the imports of each package, too")
+	flag.Parse()
+	os.Exit(run(os.Stdout, os.Stderr, *packages))
+}
 
-func run(out, complaints io.Writer) int {
+func run(out, complaints io.Writer, each bool) int {
 	packages, err := list(".")
 	if err != nil {
 		fmt.Fprintf(complaints, "graph: %v\n", err)
 		return 1
 	}
-	text, err := draw(packages, layers())
+	text, err := draw(packages, layers(), each)
 	fmt.Fprint(out, text)
 	if err != nil {
 		fmt.Fprintf(complaints, "graph: %v\n", err)
@@ -88,27 +94,58 @@ type placed struct {
 	layer   map[string]int
 }
 
-// draw returns the graph as text, and an error that names every package without a layer and every
-// import of a layer above.
-func draw(packages imports, layers []layer) (string, error) {
+// draw returns the graph as text, and an error that names every package without a layer, every import of a layer above, and imports
+// between more rooms than maxArrows. With each, it has the imports of each package.
+func draw(packages imports, layers []layer, each bool) (string, error) {
 	p, err := place(packages, layers)
 	if err != nil {
 		return "", err
 	}
 	var text strings.Builder
-	arrows := 0
+	rooms, arrows := 0, 0
 	var errs []error
 	for i, layer := range layers {
-		fmt.Fprintf(&text, "%s\n", layer.name)
+		below := p.below(i)
+		fmt.Fprintln(&text, strings.TrimRight(fmt.Sprintf("%-24s %s", layer.name, strings.Join(p.names(below), ", ")), " "))
 		for _, name := range p.in(i) {
-			fmt.Fprintln(&text, strings.TrimRight(fmt.Sprintf("  %-38s %s", name, strings.Join(packages[name], " ")), " "))
-			arrows += len(packages[name])
+			if each {
+				fmt.Fprintln(&text, strings.TrimRight(fmt.Sprintf("  %-38s %s", name, strings.Join(packages[name], " ")), " "))
+			}
 			errs = append(errs, p.upwards(name)...)
 		}
-		fmt.Fprintln(&text)
+		if layer.isRoom {
+			rooms++
+			arrows += len(slices.DeleteFunc(below, func(other int) bool { return !layers[other].isRoom }))
+		}
 	}
-	fmt.Fprintf(&text, "%d packages, %d imports, %d upwards\n", len(packages), arrows, len(errs))
+	fmt.Fprintf(&text, "\n%d packages in %d rooms, %d imports between rooms, %d upwards\n", len(packages), rooms, arrows, len(errs))
+	if arrows > maxArrows {
+		errs = append(errs, fmt.Errorf("%d rooms import others, at most %d: find a package that belongs into the room of its importers", arrows, maxArrows))
+	}
 	return text.String(), errors.Join(errs...)
+}
+
+// below returns the layers that the packages of a layer import, without itself.
+func (p placed) below(layer int) []int {
+	var below []int
+	for _, name := range p.in(layer) {
+		for _, imported := range p.imports[name] {
+			if other, known := p.layer[imported]; known && other != layer {
+				below = append(below, other)
+			}
+		}
+	}
+	slices.Sort(below)
+	return slices.Compact(below)
+}
+
+// names returns the names of layers.
+func (p placed) names(layers []int) []string {
+	names := make([]string, len(layers))
+	for i, layer := range layers {
+		names[i] = p.layers[layer].name
+	}
+	return names
 }
 
 func place(packages imports, layers []layer) (placed, error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -8,50 +9,74 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// house is a repository of three layers.
+// house is a repository of four layers.
 func house() []layer {
 	return []layer{
 		{name: "roof", packages: []string{"cmd/..."}},
-		{name: "walls", packages: []string{"pkg/..."}},
-		{name: "ground", packages: []string{"apis", "pkg/runtime/text"}},
+		{name: "walls", packages: []string{"pkg/..."}, isRoom: true},
+		{name: "cellar", packages: []string{"pkg/text"}, isRoom: true},
+		{name: "ground", packages: []string{"apis"}},
 	}
 }
 
-func TestGraphListsPackagesByLayer(t *testing.T) {
-	got, err := draw(imports{
-		"cmd/manager": {"pkg/engine/opa", "pkg/runtime/text"}, "pkg/engine/opa": {"apis", "pkg/engine/opa/vet"}, "pkg/engine/opa/vet": nil, "pkg/runtime/text": nil, "apis": nil,
-	}, house())
-	if err != nil {
-		t.Fatal(err)
+func TestGraphListsTheRoomsThatARoomImports(t *testing.T) {
+	packages := imports{
+		"cmd/manager": {"pkg/opa", "pkg/text"}, "pkg/opa": {"apis", "pkg/opa/vet", "pkg/text"}, "pkg/opa/vet": nil, "pkg/text": nil, "apis": nil,
 	}
-	want := `roof
-  cmd/manager                            pkg/engine/opa pkg/runtime/text
+	const rooms = `roof                     walls, cellar
+walls                    cellar, ground
+cellar
+ground
 
-walls
-  pkg/engine/opa                                apis pkg/engine/opa/vet
-  pkg/engine/opa/vet
-
+5 packages in 2 rooms, 1 imports between rooms, 0 upwards
+`
+	const each = `roof                     walls, cellar
+  cmd/manager                            pkg/opa pkg/text
+walls                    cellar, ground
+  pkg/opa                                apis pkg/opa/vet pkg/text
+  pkg/opa/vet
+cellar
+  pkg/text
 ground
   apis
-  pkg/runtime/text
 
-5 packages, 4 imports, 0 upwards
+5 packages in 2 rooms, 1 imports between rooms, 0 upwards
 `
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("graph (-want +got):\n%s", diff)
+	for _, want := range []string{rooms, each} {
+		got, err := draw(packages, house(), want == each)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("graph (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestGraphRejectsTooManyImportsBetweenRooms(t *testing.T) {
+	packages, rooms := imports{}, []layer{}
+	for i := range 11 { // each imports all below: 55
+		name := fmt.Sprintf("pkg/%d", i)
+		rooms, packages[name] = append(rooms, layer{name: name, packages: []string{name}, isRoom: true}), nil
+		for below := i + 1; below < 11; below++ {
+			packages[name] = append(packages[name], fmt.Sprintf("pkg/%d", below))
+		}
+	}
+	if _, err := draw(packages, rooms, false); err == nil || !strings.Contains(err.Error(), "at most 50") {
+		t.Errorf("error = %v, want one that has the bound", err)
 	}
 }
 
 func TestGraphRejectsAnImportOfALayerAbove(t *testing.T) {
-	_, err := draw(imports{"cmd/manager": nil, "pkg/engine/opa": {"cmd/manager"}}, house())
-	want := "pkg/engine/opa (walls) imports cmd/manager (roof), which is above"
+	_, err := draw(imports{"cmd/manager": nil, "pkg/opa": {"cmd/manager"}}, house(), false)
+	want := "pkg/opa (walls) imports cmd/manager (roof), which is above"
 	if err == nil || err.Error() != want {
 		t.Errorf("error = %v, want %s", err, want)
 	}
 }
 
 func TestGraphNamesTheFileToEditForAnUnknownPackage(t *testing.T) {
-	_, err := draw(imports{"tools/new": nil}, house())
+	_, err := draw(imports{"tools/new": nil}, house(), false)
 	if err == nil || !strings.Contains(err.Error(), "tools/new is in no layer") || !strings.Contains(err.Error(), "hack/graph/layers.go") {
 		t.Errorf("error = %v, want one that names the package and the file to edit", err)
 	}
@@ -60,7 +85,7 @@ func TestGraphNamesTheFileToEditForAnUnknownPackage(t *testing.T) {
 func TestImportsLeaveOutOtherModules(t *testing.T) {
 	got := imports{}
 	got.read(module + "/pkg/opa context " + module + "/apis/apps/v1alpha1 k8s.io/api/core/v1\n" + module + "/apis/apps/v1alpha1\n")
-	want := imports{"pkg/engine/opa": {"apis/apps/v1alpha1"}, "apis/apps/v1alpha1": nil}
+	want := imports{"pkg/opa": {"apis/apps/v1alpha1"}, "apis/apps/v1alpha1": nil}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("imports (-want +got):\n%s", diff)
 	}
@@ -71,7 +96,7 @@ func TestRepositoryImportsPointDownwards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := draw(packages, layers()); err != nil {
+	if _, err := draw(packages, layers(), false); err != nil {
 		t.Error(err)
 	}
 }
