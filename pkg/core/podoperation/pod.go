@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
@@ -105,14 +106,7 @@ func (t *target) observeAction(operation *appsv1alpha1.PodOperation, record Reco
 	case appsv1alpha1.ActionDelete, appsv1alpha1.ActionEvict:
 		t.message = "is about to be removed"
 	default:
-		t.pending, t.wait = isPending(record, t.pod, now)
-		finished = t.written && !t.pending && isRunning(record, t.pod)
-		if name := reverted(record, t.pod); t.written && name != "" {
-			failed = "another client has set the image of container " + name + " back"
-		}
-		if !t.written && isReplacing(operation.UID, t.pod) {
-			waits = "waits until another PodOperation has replaced containers"
-		}
+		finished, failed, waits = t.observeReplacement(operation.UID, record, now)
 		t.message = "waits for its containers to run again"
 	}
 	if !t.written && waits == "" {
@@ -128,4 +122,19 @@ func (t *target) observeAction(operation *appsv1alpha1.PodOperation, record Reco
 	case failed != "":
 		t.next, t.record = Finish, Record{Failed: failed}
 	}
+}
+
+// observeReplacement returns whether the kubelet has replaced the containers, why it never will, and what the action waits for.
+func (t *target) observeReplacement(operation types.UID, record Record, now time.Time) (finished bool, failed, waits string) {
+	t.pending, t.wait = isPending(record, t.pod, now)
+	if !t.written {
+		if isReplacing(operation, t.pod) {
+			waits = "waits until another PodOperation has replaced containers"
+		}
+		return false, "", waits
+	}
+	if name := reverted(record, t.pod); name != "" {
+		failed = "another client has set the image of container " + name + " back"
+	}
+	return !t.pending && isRunning(record, t.pod), failed, ""
 }

@@ -125,14 +125,19 @@ func (t Timeline) axis(names, columns int) rolloutview.Line {
 // tickStep returns the round time between two ticks of an axis that has at most so many.
 func tickStep(total time.Duration, most int) time.Duration {
 	const day = 24 * time.Hour
-	for _, unit := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour} {
-		for _, times := range []time.Duration{1, 2, 3, 5} {
-			if step := unit * times; total <= step*time.Duration(most) {
+	units := []time.Duration{
+		time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute,
+		time.Hour, 6 * time.Hour,
+	}
+	for _, unit := range units {
+		for _, count := range []int{1, 2, 3, 5} {
+			if step := time.Duration(count) * unit; total <= time.Duration(most)*step {
 				return step
 			}
 		}
 	}
-	return max(day, (total/time.Duration(max(most, 1))/day+1)*day)
+	days := int(total/day)/max(most, 1) + 1
+	return time.Duration(days) * day
 }
 
 // bar returns the phases of a pod as blocks. Each phase has at least one, as long as there are enough.
