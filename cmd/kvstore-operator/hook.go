@@ -35,8 +35,8 @@ func (o *hookOptions) addFlags(flags *flag.FlagSet) {
 
 func (o *hookOptions) enabled() bool { return o.address != "0" }
 
-// urlOf returns the URL by which rules call the hook.
-func (o *hookOptions) urlOf(namespace string) (string, error) {
+// hookURL returns the URL by which rules call the hook.
+func (o *hookOptions) hookURL(namespace string) (string, error) {
 	address, err := certificates.ParseAddress(namespace, hookService, o.url)
 	if err != nil {
 		return "", fmt.Errorf("--hook-url: %w", err)
@@ -61,7 +61,7 @@ func limits() webhookserver.Limits {
 
 // register serves the hook on every replica, by a certificate that the replicas share.
 func (o *hookOptions) register(mgr manager.Manager, namespace string, leadership kvstore.Leadership) error {
-	url, err := o.urlOf(namespace)
+	url, err := o.hookURL(namespace)
 	if err != nil {
 		return err
 	}

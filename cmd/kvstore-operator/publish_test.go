@@ -14,11 +14,11 @@ func TestTheHookHasTheURLOfTheSample(t *testing.T) {
 		"https://127.0.0.1:9443":  "https://127.0.0.1:9443/hooks/leadership",
 		"https://127.0.0.1:9443/": "https://127.0.0.1:9443/hooks/leadership",
 	} {
-		if got, err := (&hookOptions{url: flag}).urlOf("kvstore-system"); err != nil || got != want {
+		if got, err := (&hookOptions{url: flag}).hookURL("kvstore-system"); err != nil || got != want {
 			t.Errorf("--hook-url=%q: want %s, got %s, %v", flag, want, got, err)
 		}
 	}
-	if url, err := (&hookOptions{url: "http://127.0.0.1"}).urlOf("kvstore-system"); err == nil {
+	if url, err := (&hookOptions{url: "http://127.0.0.1"}).hookURL("kvstore-system"); err == nil {
 		t.Errorf("--hook-url=http://127.0.0.1 is accepted: %s", url)
 	}
 }

@@ -129,7 +129,7 @@ func outdated(err error) bool {
 // SetupWithManager registers the controller. changed has an event for each cluster whose store has
 // changed.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int, changed <-chan event.GenericEvent) error {
-	byLabel := handler.EnqueueRequestsFromMapFunc(clusterOf)
+	byLabel := handler.EnqueueRequestsFromMapFunc(clusterFor)
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("kvstorecluster").
 		For(&kvstorev1.KVStoreCluster{}).
@@ -150,8 +150,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int, changed <-c
 	return nil
 }
 
-// clusterOf returns the cluster of a pod or a claim.
-func clusterOf(_ context.Context, object client.Object) []reconcile.Request {
+// clusterFor returns the cluster of a pod or a claim.
+func clusterFor(_ context.Context, object client.Object) []reconcile.Request {
 	labels := object.GetLabels()
 	name := labels[kvstorev1.InstanceLabelKey]
 	if name == "" || labels[kvstorev1.ComponentLabelKey] != kvstorev1.ComponentMember {

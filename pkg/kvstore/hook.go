@@ -154,11 +154,11 @@ func (h *Hook) answer(ctx context.Context, call hookCall) (hookAnswer, error) {
 			verdicts[name] = verdict
 		}
 	}
-	return answerOf(verdicts), nil
+	return newHookAnswer(verdicts), nil
 }
 
-// answerOf returns the answer with the verdicts about all pods of a call.
-func answerOf(verdicts map[string]plan.Verdict) hookAnswer {
+// newHookAnswer returns the answer with the verdicts about all pods of a call.
+func newHookAnswer(verdicts map[string]plan.Verdict) hookAnswer {
 	answer := hookAnswer{Success: true}
 	var reasons []string
 	for name, verdict := range verdicts {
@@ -185,7 +185,7 @@ func (h *Hook) stores(ctx context.Context, call hookCall) (map[types.NamespacedN
 		if client.IgnoreNotFound(err) != nil {
 			return nil, nil, fmt.Errorf("reading pod %s: %w", resource.Name, err)
 		}
-		clusters := clusterOf(ctx, pod)
+		clusters := clusterFor(ctx, pod)
 		if err != nil || len(clusters) == 0 {
 			verdicts[resource.Name] = plan.Verdict{Reason: fmt.Sprintf("pod %s is no known member of a KVStoreCluster", resource.Name)}
 			continue

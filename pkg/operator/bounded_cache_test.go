@@ -131,12 +131,12 @@ func TestTheCacheKeepsLittleOfAnyObject(t *testing.T) {
 func TestALargePodIsTheSameForItsLifecycle(t *testing.T) {
 	pod := production()
 	pod.Annotations["note"] = strings.Repeat("x", 200<<10)
-	full := lifecycle.FactsOf(pod)
+	full := lifecycle.NewPodFacts(pod)
 	cut := slimmed(t, pod)
 	if _, has := cut.Annotations["note"]; has {
 		t.Error("the annotation is kept")
 	}
-	if diff := cmp.Diff(full, lifecycle.FactsOf(cut)); diff != "" {
+	if diff := cmp.Diff(full, lifecycle.NewPodFacts(cut)); diff != "" {
 		t.Errorf("facts differ (-full +cut):\n%s", diff)
 	}
 	if owner := metav1.GetControllerOf(cut); !cmp.Equal(owner, metav1.GetControllerOf(pod)) {

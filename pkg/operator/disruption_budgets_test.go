@@ -26,13 +26,13 @@ func TestASlimDisruptionBudgetCountsTheSame(t *testing.T) {
 		{Type: "Other", Message: strings.Repeat("x", 1000)},
 		{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: policyv1.SyncFailedReason, Message: "no scale"},
 	}
-	want := podindex.DisruptionBudgetOf(whole.DeepCopy())
+	want := podindex.NewDisruptionBudget(whole.DeepCopy())
 	slim, err := slimDisruptionBudget(whole)
 	if err != nil {
 		t.Fatal(err)
 	}
 	budget := slim.(*policyv1.PodDisruptionBudget)
-	got := podindex.DisruptionBudgetOf(budget)
+	got := podindex.NewDisruptionBudget(budget)
 	if want.Selector.String() != got.Selector.String() {
 		t.Errorf("selector %q, want %q", got.Selector, want.Selector)
 	}

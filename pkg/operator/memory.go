@@ -20,7 +20,7 @@ import (
 // memory of the child processes of the sandbox, and logs it. A GOMEMLIMIT of the environment wins.
 func LimitMemory(log logr.Logger) {
 	children := childrenBytes(workers(containerLimit(), runtime.GOMAXPROCS(0)))
-	limit, err := memlimit.Set(memlimit.WithRatio(1), memlimit.WithProvider(heapOf(memlimit.FromCgroup, children)))
+	limit, err := memlimit.Set(memlimit.WithRatio(1), memlimit.WithProvider(heapLimit(memlimit.FromCgroup, children)))
 	switch {
 	case errors.Is(err, memlimit.ErrCgroupsNotSupported), errors.Is(err, memlimit.ErrNoCgroup):
 		log.Info("Memory is not limited: there is no cgroup")
@@ -54,10 +54,10 @@ func containerLimit() uint64 {
 	return limit
 }
 
-// heapOf returns the part for Go of the limit that a provider returns: the rest after the child
+// heapLimit returns the part for Go of the limit that a provider returns: the rest after the child
 // processes of the sandbox and a tenth for memory that the runtime does not count. In a container
 // that is too small for that it is half of the limit.
-func heapOf(container memlimit.Provider, children uint64) memlimit.Provider {
+func heapLimit(container memlimit.Provider, children uint64) memlimit.Provider {
 	return func() (uint64, error) {
 		limit, err := container()
 		if err != nil {

@@ -21,7 +21,7 @@ func TestMemoryIsDivided(t *testing.T) {
 	const children = 408 << 20 // the race detector multiplies the memory of a child, hence not childrenBytes
 	for name, limit := range map[string]uint64{"64 MiB": 64 << 20, "512 MiB": 512 << 20, "1 GiB": 1 << 30, "16 GiB": 16 << 30} {
 		t.Run(name, func(t *testing.T) {
-			heap, err := heapOf(memlimit.Limit(limit), children)()
+			heap, err := heapLimit(memlimit.Limit(limit), children)()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -43,7 +43,7 @@ func TestMemoryIsDivided(t *testing.T) {
 		t.Errorf("without a limit the engine and rules may use %d bytes, want their defaults", got)
 	}
 	unreadable := errors.New("unreadable")
-	if _, err := heapOf(func() (uint64, error) { return 0, unreadable }, children)(); !errors.Is(err, unreadable) {
+	if _, err := heapLimit(func() (uint64, error) { return 0, unreadable }, children)(); !errors.Is(err, unreadable) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -196,7 +196,7 @@ func read(t *testing.T, pod *corev1.Pod) reading {
 	}
 	unguarded, _ := deferreddelete.Unguarded(pod, deferreddelete.OwnerPresent, false)
 	r := reading{
-		Facts: lifecycle.FactsOf(pod), Available: podstate.Available(pod), Unguarded: unguarded,
+		Facts: lifecycle.NewPodFacts(pod), Available: podstate.Available(pod), Unguarded: unguarded,
 		Deletion: deferreddelete.Decide(deferreddelete.Review{Pod: pod, Actor: deferreddelete.ActorClient}),
 		Statuses: statuses, Ports: map[string]int32{},
 	}

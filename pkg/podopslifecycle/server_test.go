@@ -53,7 +53,7 @@ func (s *server) patch(
 	if err := c.Get(ctx, client.ObjectKeyFromObject(obj), requested); err != nil {
 		return err
 	}
-	admission := lifecycle.AdmitUpdate(lifecycle.FactsOf(old), lifecycle.FactsOf(requested), false, lifecycle.Options{}, time.Now())
+	admission := lifecycle.AdmitUpdate(lifecycle.NewPodFacts(old), lifecycle.NewPodFacts(requested), false, lifecycle.Options{}, time.Now())
 	if change := admission.Change; !change.IsEmpty() {
 		obj.SetLabels(change.Apply(requested.Labels))
 		return c.Update(ctx, obj)

@@ -192,7 +192,7 @@ func callAll[T any](ctx context.Context, a *actor, v verb[T], wave [][]plan.Item
 	calls.Wait()
 	for i, batch := range wave {
 		for _, item := range batch {
-			err := results[i].errOf(item)
+			err := results[i].itemError(item)
 			switch {
 			case errors.Is(err, ErrBackingOff):
 				out.untried = append(out.untried, item)
@@ -238,9 +238,9 @@ func (r result[T]) isPartial() bool { return len(r.succeeded) > 0 }
 // errNoReason is the error of an item that an adapter lists as failed without an error.
 var errNoReason = errors.New("the adapter lists it as failed and returns no error")
 
-// errOf returns nil for an item that succeeded: it is listed so, or not listed and the call
+// itemError returns nil for an item that succeeded: it is listed so, or not listed and the call
 // returned no error.
-func (r result[T]) errOf(item plan.Item[T]) error {
+func (r result[T]) itemError(item plan.Item[T]) error {
 	switch {
 	case r.failed[item.ID] && r.err == nil:
 		return errNoReason
@@ -258,7 +258,7 @@ func callOne[T any](ctx context.Context, a *actor, v verb[T], batch []plan.Item[
 	for i, item := range batch {
 		values[i] = item.Value
 	}
-	employer := copyOf(a.employer)
+	employer := copyObject(a.employer)
 	answer, err := call(ctx, a.provider, a.target, v.name, func(ctx context.Context) (result[T], error) {
 		succeeded, failed, err := v.call(ctx, employer, values)
 		answer := result[T]{succeeded: idSet(succeeded, v.id), failed: idSet(failed, v.id)}

@@ -36,7 +36,7 @@ func (a *Admission) ExpectedFinalizers(ctx context.Context, pod *corev1.Pod) (ma
 	expected := map[string]string{}
 	var errs []error
 	for _, r := range adapters {
-		employers, err := r.employersOf(ctx, pod)
+		employers, err := r.employersFor(ctx, pod)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("adapter %s: finding the employers of a pod: %w", r.binding.name, err))
 		}
@@ -51,14 +51,14 @@ func (a *Admission) ExpectedFinalizers(ctx context.Context, pod *corev1.Pod) (ma
 	return expected, errors.Join(errs...)
 }
 
-// employersOf returns the employers of a new pod: the employers that the adapter returns, or every
+// employersFor returns the employers of a new pod: the employers that the adapter returns, or every
 // Service of the adapter that selects the pod. It leaves out terminating employers.
-func (r *Reconciler) employersOf(ctx context.Context, pod *corev1.Pod) (employers []client.Object, err error) {
+func (r *Reconciler) employersFor(ctx context.Context, pod *corev1.Pod) (employers []client.Object, err error) {
 	defer recovered(&err)
 	var candidates []client.Object
 	switch {
-	case r.binding.employersOf != nil:
-		candidates, err = r.binding.employersOf(ctx, pod, r.client)
+	case r.binding.employersFor != nil:
+		candidates, err = r.binding.employersFor(ctx, pod, r.client)
 	case r.binding.employerIsService():
 		candidates, err = r.employersIn(ctx, pod.Namespace)
 	}
@@ -67,7 +67,7 @@ func (r *Reconciler) employersOf(ctx context.Context, pod *corev1.Pod) (employer
 	}
 	for _, employer := range candidates {
 		service, isService := employer.(*corev1.Service)
-		if r.binding.employersOf == nil && isService && !selects(service, pod) {
+		if r.binding.employersFor == nil && isService && !selects(service, pod) {
 			continue
 		}
 		if employer.GetNamespace() == pod.Namespace && employer.GetDeletionTimestamp() == nil && r.binding.manages(employer) {

@@ -51,8 +51,8 @@ type binding struct {
 	// instance names the instance of the provider for an employer.
 	instance func(client.Object) string
 
-	// employersOf returns the employers of a new pod; nil: Services by selector.
-	employersOf func(context.Context, client.Object, client.Client) ([]client.Object, error)
+	// employersFor returns the employers of a new pod; nil: Services by selector.
+	employersFor func(context.Context, client.Object, client.Client) ([]client.Object, error)
 }
 
 // bind resolves the optional interfaces of an adapter. It fails on an adapter that could
@@ -158,7 +158,7 @@ func (b *binding) bindRecords(adapter ReconcileAdapter) {
 		b.instance = o.ProviderInstance
 	}
 	if o, ok := adapter.(WebhookAdapter); ok {
-		b.employersOf = o.GetEmployersByEmployee
+		b.employersFor = o.GetEmployersByEmployee
 	}
 }
 

@@ -18,7 +18,7 @@ func (r *Reconciler) ensureClean(ctx context.Context, s *session) error {
 	if s.deleting {
 		return nil
 	}
-	base, name := copyOf(s.employer), CleanFinalizer(s.employer.GetName())
+	base, name := copyObject(s.employer), CleanFinalizer(s.employer.GetName())
 	switch owner := s.employer.GetAnnotations()[ControllerAnnotationKey]; {
 	case owner == r.binding.name && controllerutil.ContainsFinalizer(s.employer, name):
 		return nil
@@ -52,7 +52,7 @@ func (r *Reconciler) clean(ctx context.Context, s *session) error {
 		s.pending = true
 		return nil
 	}
-	base := copyOf(s.employer)
+	base := copyObject(s.employer)
 	Disown(s.employer)
 	if err := r.patch(ctx, s.employer, base); err != nil {
 		if apierrors.IsNotFound(err) {

@@ -32,7 +32,7 @@ func GetCommonPodEmployeeStatus(pod *corev1.Pod) (PodEmployeeStatuses, error) {
 	return PodEmployeeStatuses{
 		Ip:             pod.Status.PodIP,
 		Ipv6:           ipv6Of(pod),
-		LifecycleReady: lifecycle.FactsOf(pod).ExpectsTraffic(),
+		LifecycleReady: lifecycle.NewPodFacts(pod).ExpectsTraffic(),
 	}, nil
 }
 

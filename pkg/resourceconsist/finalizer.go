@@ -25,13 +25,13 @@ const (
 
 // GenerateLifecycleFinalizerKey returns the key of an employer in the annotation of
 // expected finalizers: <Kind>/<namespace>/<name>. It takes the kind from the object, which
-// is empty for a typed object read from an API server; KeyOf does not depend on it.
+// is empty for a typed object read from an API server; EmployerKey does not depend on it.
 func GenerateLifecycleFinalizerKey(employer client.Object) string {
 	return lifecycleKey(employer.GetObjectKind().GroupVersionKind().Kind, employer.GetNamespace(), employer.GetName())
 }
 
-// KeyOf is GenerateLifecycleFinalizerKey with the kind from the scheme.
-func KeyOf(employer client.Object, scheme *runtime.Scheme) (string, error) {
+// EmployerKey is GenerateLifecycleFinalizerKey with the kind from the scheme.
+func EmployerKey(employer client.Object, scheme *runtime.Scheme) (string, error) {
 	gvk, err := apiutil.GVKForObject(employer, scheme)
 	if err != nil {
 		return "", fmt.Errorf("reading the kind of employer %s/%s: %w", employer.GetNamespace(), employer.GetName(), err)
@@ -39,7 +39,7 @@ func KeyOf(employer client.Object, scheme *runtime.Scheme) (string, error) {
 	return lifecycleKey(gvk.Kind, employer.GetNamespace(), employer.GetName()), nil
 }
 
-// KeyOfService is KeyOf for a Service.
+// KeyOfService is EmployerKey for a Service.
 func KeyOfService(service *corev1.Service) string {
 	return lifecycleKey("Service", service.Namespace, service.Name)
 }

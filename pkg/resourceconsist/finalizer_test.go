@@ -26,7 +26,7 @@ func TestLifecycleFinalizersAreThoseOfKusionStack(t *testing.T) {
 
 func TestTheKeyOfAnEmployerNeedsNoTypeMeta(t *testing.T) {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
-	key, err := resourceconsist.KeyOf(service, clientgoscheme.Scheme)
+	key, err := resourceconsist.EmployerKey(service, clientgoscheme.Scheme)
 	if err != nil || key != "Service/shop/web" {
 		t.Errorf("KeyOf = %q, %v, want Service/shop/web", key, err)
 	}

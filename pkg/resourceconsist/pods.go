@@ -57,7 +57,7 @@ func first[T any](list []T, most int) []T { return list[:min(most, len(list))] }
 // planPod returns the inputs of the plan for a pod. While the employees are not known, the
 // pods that expect the finalizer count as selected.
 func (s *session) planPod(pod *corev1.Pod) plan.Pod {
-	facts := lifecycle.FactsOf(pod)
+	facts := lifecycle.NewPodFacts(pod)
 	conditions, err := lifecycle.ParseAvailableConditions(pod.Annotations)
 	expects := conditions.ExpectedFinalizers[s.conditionKey] == s.finalizer
 	return plan.Pod{
@@ -155,9 +155,9 @@ func setExpected(pod *corev1.Pod, key, finalizer string, add bool) error {
 	return nil
 }
 
-// marksOf returns the marks of a pod by which it is indexed: the employers and the
+// readMarks returns the marks of a pod by which it is indexed: the employers and the
 // protection finalizers that it names.
-func marksOf(pod *corev1.Pod) []string {
+func readMarks(pod *corev1.Pod) []string {
 	var marks []string
 	if conditions, err := lifecycle.ParseAvailableConditions(pod.Annotations); err == nil {
 		marks = slices.Sorted(maps.Keys(conditions.ExpectedFinalizers))

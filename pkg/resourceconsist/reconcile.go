@@ -111,7 +111,7 @@ func (r *Reconciler) begin(ctx context.Context, req reconcile.Request) (*session
 	if err != nil {
 		return nil, fmt.Errorf("reading the employer: %w", err)
 	}
-	s.employer = copyOf(employer)
+	s.employer = copyObject(employer)
 	s.target.instance = r.binding.instance(employer)
 	s.actor = &actor{
 		provider: r.provider, batch: r.binding.batch, target: s.target, employer: s.employer, history: s.history, now: r.clock.Now,
@@ -143,7 +143,7 @@ func (r *Reconciler) release(ctx context.Context, s *session) error {
 	if err := r.gatherPods(ctx, s); err != nil {
 		return err
 	}
-	if err := r.protect(ctx, s, plan.TrafficOf(plan.Diff[IEmployee]{})); err != nil {
+	if err := r.protect(ctx, s, plan.ClassifyTraffic(plan.Diff[IEmployee]{})); err != nil {
 		return err
 	}
 	r.measures.show(s.key, s.history.shown, nil)

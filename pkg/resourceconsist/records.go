@@ -33,7 +33,7 @@ const maxRecordBytes = 96 << 10
 // called, so that a later reconcile can clean up after a crash. A name is removed when
 // nothing of the employee remains.
 func (r *Reconciler) record(ctx context.Context, s *session) error {
-	base := copyOf(s.employer)
+	base := copyObject(s.employer)
 	annotations := maps.Clone(s.employer.GetAnnotations())
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -93,7 +93,7 @@ func (s *session) touched() []string {
 func (s *session) expecting() []string {
 	var names []string
 	for name, pod := range s.pods {
-		if s.selected[name] || slices.Contains(marksOf(pod), s.conditionKey) {
+		if s.selected[name] || slices.Contains(readMarks(pod), s.conditionKey) {
 			names = append(names, name)
 		}
 	}

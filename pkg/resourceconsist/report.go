@@ -76,7 +76,7 @@ func (r *Reconciler) showCondition(ctx context.Context, s *session, service *cor
 
 // recordOutcome calls the StatusRecordOptions of the adapter.
 func (r *Reconciler) recordOutcome(ctx context.Context, s *session, err error) {
-	employer := copyOf(s.employer)
+	employer := copyObject(s.employer)
 	switch {
 	case err != nil && r.binding.recordErrors != nil:
 		_, failed := call(ctx, r.provider, s.target, "RecordErrorConditions", func(ctx context.Context) (struct{}, error) {

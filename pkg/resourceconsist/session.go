@@ -90,7 +90,7 @@ func readItems[T any](
 	ctx context.Context, r *Reconciler, s *session, verb, reason string,
 	item func(T) plan.Item[T], get func(context.Context, client.Object) ([]T, error),
 ) *[]plan.Item[T] {
-	employer := copyOf(s.employer)
+	employer := copyObject(s.employer)
 	items, err := retryRead(ctx, r.provider, func() ([]plan.Item[T], error) {
 		return call(ctx, r.provider, s.target, verb, func(ctx context.Context) ([]plan.Item[T], error) {
 			values, err := get(ctx, employer)
@@ -111,9 +111,9 @@ func readItems[T any](
 	return &items
 }
 
-// copyOf returns a copy of an object for an adapter: a call that outlived its deadline
+// copyObject returns a copy of an object for an adapter: a call that outlived its deadline
 // still reads it.
-func copyOf(object client.Object) client.Object {
+func copyObject(object client.Object) client.Object {
 	duplicate, ok := object.DeepCopyObject().(client.Object)
 	if !ok {
 		return object
@@ -126,10 +126,10 @@ func employerItem(value IEmployer) plan.Item[IEmployer] {
 }
 
 func employeeItem(value IEmployee) plan.Item[IEmployee] {
-	return plan.Item[IEmployee]{ID: value.GetEmployeeId(), Name: value.GetEmployeeName(), Intent: intentOf(value), Value: value}
+	return plan.Item[IEmployee]{ID: value.GetEmployeeId(), Name: value.GetEmployeeName(), Intent: newIntent(value), Value: value}
 }
 
-func intentOf(value IEmployee) plan.Intent {
+func newIntent(value IEmployee) plan.Intent {
 	var ready bool
 	switch statuses := value.GetEmployeeStatuses().(type) {
 	case PodEmployeeStatuses:
@@ -154,7 +154,7 @@ func (r *Reconciler) gatherSelected(ctx context.Context, s *session) {
 	if s.deleting || !r.binding.follow && r.binding.employerIsService() {
 		return
 	}
-	employer := copyOf(s.employer)
+	employer := copyObject(s.employer)
 	names, err := retryRead(ctx, r.provider, func() ([]string, error) {
 		return call(ctx, r.provider, s.target, "GetSelectedEmployeeNames", func(ctx context.Context) ([]string, error) {
 			return r.binding.adapter.GetSelectedEmployeeNames(ctx, employer)

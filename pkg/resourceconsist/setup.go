@@ -150,5 +150,5 @@ func indexByMarks(object client.Object) []string {
 	if !ok {
 		return nil
 	}
-	return marksOf(pod)
+	return readMarks(pod)
 }

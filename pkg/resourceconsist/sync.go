@@ -69,13 +69,13 @@ func (r *Reconciler) confirm(ctx context.Context, s *session) {
 	}
 	s.traffic = plan.Traffic{}
 	if after, answered := employeesDiff(s); answered {
-		s.traffic = plan.TrafficOf(after)
+		s.traffic = plan.ClassifyTraffic(after)
 		return
 	}
 	if known {
 		// The item of an employee that was missing may exist by now.
 		before.Update, before.Create = slices.Concat(before.Update, before.Create), nil
-		s.traffic = plan.TrafficOf(before)
+		s.traffic = plan.ClassifyTraffic(before)
 	}
 }
 

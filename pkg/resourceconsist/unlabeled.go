@@ -37,7 +37,7 @@ func (r *Reconciler) gatherUnexpected(ctx context.Context, s *session) error {
 			continue
 		}
 		s.pods[pod.Name] = pod
-		if serves(service, pod) && !lifecycle.FactsOf(pod).Controlled() {
+		if serves(service, pod) && !lifecycle.NewPodFacts(pod).Controlled() {
 			s.kept[pod.Name] = true
 		}
 	}
@@ -63,5 +63,5 @@ func (s *session) unexpected(service *corev1.Service) map[string]bool {
 
 // serves reports whether a Service selects a pod, whose traffic should be on.
 func serves(service *corev1.Service, pod *corev1.Pod) bool {
-	return selects(service, pod) && lifecycle.FactsOf(pod).ExpectsTraffic()
+	return selects(service, pod) && lifecycle.NewPodFacts(pod).ExpectsTraffic()
 }

@@ -59,8 +59,8 @@ func (s *selections) set(employer types.NamespacedName, names map[string]bool) {
 	s.all[employer] = maps.Clone(names)
 }
 
-// employersOf returns the employers that select an employee.
-func (s *selections) employersOf(employee types.NamespacedName) []types.NamespacedName {
+// employersFor returns the employers that select an employee.
+func (s *selections) employersFor(employee types.NamespacedName) []types.NamespacedName {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var employers []types.NamespacedName
@@ -102,7 +102,7 @@ func (r *Reconciler) employeeEvents() handler.EventHandler {
 // true when it was created or deleted, or its labels changed, so that other employers may
 // select it now.
 func (r *Reconciler) employersNear(ctx context.Context, employee client.Object, moved bool) []types.NamespacedName {
-	employers := r.selections.employersOf(client.ObjectKeyFromObject(employee))
+	employers := r.selections.employersFor(client.ObjectKeyFromObject(employee))
 	if pod, ok := employee.(*corev1.Pod); ok && r.binding.follow {
 		employers = append(employers, r.named(ctx, pod)...)
 	}
@@ -136,7 +136,7 @@ func selects(service *corev1.Service, object client.Object) bool {
 func (r *Reconciler) named(ctx context.Context, pod *corev1.Pod) []types.NamespacedName {
 	var employers []types.NamespacedName
 	prefix := lifecycleKey(r.kind, pod.Namespace, "")
-	for _, mark := range marksOf(pod) {
+	for _, mark := range readMarks(pod) {
 		name, ours := strings.CutPrefix(mark, prefix)
 		if !ours {
 			continue

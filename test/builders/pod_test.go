@@ -31,7 +31,7 @@ func TestPodsAreAtRest(t *testing.T) {
 		"terminating":         builders.MakePod("web-0").Allowed("a", "delete").Terminating(later).Obj(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			change := lifecycle.Advance(lifecycle.FactsOf(pod), lifecycle.Permits{}, lifecycle.Options{}, later)
+			change := lifecycle.Advance(lifecycle.NewPodFacts(pod), lifecycle.Permits{}, lifecycle.Options{}, later)
 			if !change.IsEmpty() {
 				t.Errorf("Advance changes the pod: %+v", change)
 			}
@@ -41,7 +41,7 @@ func TestPodsAreAtRest(t *testing.T) {
 
 func TestOperatingBegins(t *testing.T) {
 	pod := builders.MakePod("web-0").Available().Operating("a", "upgrade").Obj()
-	change := lifecycle.Advance(lifecycle.FactsOf(pod), lifecycle.Permits{}, lifecycle.Options{}, builders.Epoch)
+	change := lifecycle.Advance(lifecycle.NewPodFacts(pod), lifecycle.Permits{}, lifecycle.Options{}, builders.Epoch)
 	if len(change.Transitions) != 1 || change.Transitions[0].Step != lifecycle.StepBegin {
 		t.Errorf("transitions are %v, want one begin", change.Transitions)
 	}

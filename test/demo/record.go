@@ -90,7 +90,7 @@ func (r *record) set(pod *corev1.Pod, now time.Time) {
 		entry = &seen{name: pod.Name, uid: pod.UID, since: map[rolloutview.Phase]time.Time{}}
 		r.pods[pod.UID] = entry
 	}
-	entry.phase, _ = rolloutview.PhaseOf(pod)
+	entry.phase, _ = rolloutview.PodPhase(pod)
 	entry.available = podstate.Available(pod)
 	r.phases.Observe(pod, controllerOf(pod), now)
 	if _, ok := entry.since[entry.phase]; !ok {

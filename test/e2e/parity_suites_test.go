@@ -51,7 +51,7 @@ func (s *paritySpace) writeSuites(ctx context.Context, now time.Time) (dir strin
 			}
 			pods = append(pods, map[string]any{
 				"name": pod.Name, "labels": pod.Labels, "annotations": pod.Annotations, "node": pod.Spec.NodeName,
-				"since": now.Sub(lifecycle.FactsOf(pod).ReadySince).String(), "age": now.Sub(pod.CreationTimestamp.Time).String(),
+				"since": now.Sub(lifecycle.NewPodFacts(pod).ReadySince).String(), "age": now.Sub(pod.CreationTimestamp.Time).String(),
 			})
 		}
 		writeDocuments(filepath.Join(dir, rule.Name+".yaml"), append(documents, map[string]any{

@@ -101,7 +101,7 @@ func (c *cell) noteKept(ctx context.Context, pod *corev1.Pod) {
 
 // isGuarded reports whether the rules have permitted an operation on the pod, and its traffic is off.
 func isGuarded(pod *corev1.Pod) bool {
-	facts := lifecycle.FactsOf(pod)
+	facts := lifecycle.NewPodFacts(pod)
 	return facts.Permitted() && !facts.Ready
 }
 

@@ -88,7 +88,7 @@ func (a *Adapter) GetSelectedEmployeeNames(ctx context.Context, employer client.
 // with traffic on or off. A terminating pod is off, and deleted when it no longer exists:
 // its connections may end by themselves until then.
 func (a *Adapter) GetExpectedEmployee(ctx context.Context, employer client.Object) ([]resourceconsist.IEmployee, error) {
-	service, settings, err := settingsOf(employer)
+	service, settings, err := readSettings(employer)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (a *Adapter) GetExpectedEmployee(ctx context.Context, employer client.Objec
 // traffic off, every selected pod in no group that should have no traffic. An observed
 // Service without the control label has no current pods: they keep their traffic.
 func (a *Adapter) GetCurrentEmployee(ctx context.Context, employer client.Object) ([]resourceconsist.IEmployee, error) {
-	service, settings, err := settingsOf(employer)
+	service, settings, err := readSettings(employer)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +192,7 @@ func expectsPods(service *corev1.Service, settings Settings) bool {
 	return service.DeletionTimestamp == nil && belongs(service) && (!settings.Managed || len(settings.Groups) > 0)
 }
 
-func settingsOf(employer client.Object) (*corev1.Service, Settings, error) {
+func readSettings(employer client.Object) (*corev1.Service, Settings, error) {
 	service, err := service.Of(employer)
 	if err != nil {
 		return nil, Settings{}, err

@@ -36,7 +36,7 @@ type Backend struct {
 	// Port is 0 in the default server group, whose listeners have the port.
 	Port   int32
 	Weight int32
-	// Description identifies the owner of the backend, see descriptionOf.
+	// Description identifies the owner of the backend, see serverDescription.
 	Description string
 }
 
@@ -97,11 +97,11 @@ func shortID(uid types.UID) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// descriptionOf returns the description of a backend that a Service adds for a pod:
+// serverDescription returns the description of a backend that a Service adds for a pod:
 // podops/<id of the Service>/<id of the pod>/<name of the pod>. Ids come from UIDs, so that
 // they differ in another cluster with the same names. The name is left out when it does not
 // fit.
-func descriptionOf(serviceID, podID, podName string) string {
+func serverDescription(serviceID, podID, podName string) string {
 	description := strings.Join([]string{descriptionPrefix, serviceID, podID, podName}, "/")
 	if len(description) > maxDescription {
 		return strings.Join([]string{descriptionPrefix, serviceID, podID, ""}, "/")
@@ -109,9 +109,9 @@ func descriptionOf(serviceID, podID, podName string) string {
 	return description
 }
 
-// podOf returns the pod for which the Service added the backend; the name is empty when it
+// parseDescription returns the pod for which the Service added the backend; the name is empty when it
 // did not fit.
-func podOf(description, serviceID string) (podID, podName string, ours bool) {
+func parseDescription(description, serviceID string) (podID, podName string, ours bool) {
 	parts := strings.Split(description, "/")
 	if len(parts) != 4 || parts[0] != descriptionPrefix || parts[1] != serviceID || parts[2] == "" {
 		return "", "", false

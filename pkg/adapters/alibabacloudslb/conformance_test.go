@@ -218,7 +218,7 @@ func playCCM(t testing.TB, c client.Client, server *slbtest.Server) {
 		var backends []slbtest.Backend
 		for j := range pods.Items {
 			p := &pods.Items[j]
-			if lifecycle.FactsOf(p).ExpectsTraffic() && s.DeletionTimestamp == nil {
+			if lifecycle.NewPodFacts(p).ExpectsTraffic() && s.DeletionTimestamp == nil {
 				backends = append(backends, slbtest.Backend{ServerID: "eni-" + p.Name, ServerIP: p.Status.PodIP, Type: "eni", Port: 8080, Weight: 100})
 			}
 		}

@@ -49,7 +49,7 @@ func editsToReach(want PodExtraStatus, m member, r *registration, serviceID stri
 		}
 		edits = append(edits, edit{id: m.id, verb: verbAdd, group: pair.Group, backend: Backend{
 			ServerID: m.server.ID, ServerIP: m.server.IP, Type: m.server.Type, Port: pair.Port,
-			Weight: want.Weight, Description: descriptionOf(serviceID, m.id, m.name),
+			Weight: want.Weight, Description: serverDescription(serviceID, m.id, m.name),
 		}})
 	}
 	return edits, nil

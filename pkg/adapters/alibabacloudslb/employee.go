@@ -52,18 +52,18 @@ func (s PodStatus) GetEmployeeStatuses() interface{} { return s.Statuses }
 // EmployeeEqual reports whether both are the same pod with the same traffic. It fails for
 // an employee of another adapter.
 func (s PodStatus) EmployeeEqual(other resourceconsist.IEmployee) (bool, error) {
-	mine, err := extraOf(s)
+	mine, err := extraStatus(s)
 	if err != nil {
 		return false, err
 	}
-	theirs, err := extraOf(other)
+	theirs, err := extraStatus(other)
 	if err != nil {
 		return false, err
 	}
 	return s.GetEmployeeId() == other.GetEmployeeId() && mine == theirs, nil
 }
 
-func extraOf(employee resourceconsist.IEmployee) (PodExtraStatus, error) {
+func extraStatus(employee resourceconsist.IEmployee) (PodExtraStatus, error) {
 	if employee == nil {
 		return PodExtraStatus{}, errors.New("comparing pods at the load balancer: the second pod is nil")
 	}

@@ -104,16 +104,16 @@ func isGroupMissing(err error) bool {
 // meansPresent and meansAbsent report whether the error is that a server exists already, or
 // no longer exists. They confirm nothing: that requires a read.
 func meansPresent(err error) bool {
-	code := codeOf(err)
+	code := errorCode(err)
 	return strings.Contains(code, "Duplicate") || strings.HasSuffix(code, "Exist") && !strings.HasSuffix(code, "NotExist")
 }
 
 func meansAbsent(err error) bool {
-	code := codeOf(err)
+	code := errorCode(err)
 	return strings.HasSuffix(code, "NotFound") || strings.HasSuffix(code, "NotExist")
 }
 
-func codeOf(err error) string {
+func errorCode(err error) string {
 	var api *APIError
 	if !errors.As(err, &api) {
 		return ""
@@ -122,7 +122,7 @@ func codeOf(err error) string {
 }
 
 func hasCode(err error, codes ...string) bool {
-	return slices.Contains(codes, codeOf(err))
+	return slices.Contains(codes, errorCode(err))
 }
 
 // newAPIError turns an error of the SDK into an APIError. redact removes secrets from a

@@ -268,7 +268,7 @@ func (w *harness) traffic(names ...string) map[string]plan.State {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	traffic, states := plan.TrafficOf(diff), map[string]plan.State{}
+	traffic, states := plan.ClassifyTraffic(diff), map[string]plan.State{}
 	for _, name := range names {
 		states[name] = traffic.Of(name)
 	}

@@ -67,7 +67,7 @@ func (a *Adapter) change(
 	ctx context.Context, employer client.Object, employees []resourceconsist.IEmployee,
 	edits func(view, []resourceconsist.IEmployee) ([]edit, map[string]error),
 ) (succeeded, failed []resourceconsist.IEmployee, err error) {
-	service, settings, err := settingsOf(employer)
+	service, settings, err := readSettings(employer)
 	if err != nil {
 		return nil, employees, err
 	}
@@ -122,7 +122,7 @@ func (a *Adapter) reach(v view, employees []resourceconsist.IEmployee) ([]edit, 
 	errs := map[string]error{}
 	for _, employee := range employees {
 		id := employee.GetEmployeeId()
-		want, err := extraOf(employee)
+		want, err := extraStatus(employee)
 		if err != nil {
 			errs[id] = err
 			continue

@@ -79,7 +79,7 @@ func (a *Adapter) observedGroups(ctx context.Context, service *corev1.Service, s
 		if len(inNoGroup) > 0 {
 			groups[defaultGroup] = inNoGroup
 		}
-		if ids, err = a.groupsOf(ctx, service, settings.LoadBalancerID); err != nil {
+		if ids, err = a.backendGroups(ctx, service, settings.LoadBalancerID); err != nil {
 			return nil, err
 		}
 	}
@@ -97,9 +97,9 @@ func (a *Adapter) observedGroups(ctx context.Context, service *corev1.Service, s
 	return groups, nil
 }
 
-// groupsOf returns the ids of the groups that the cloud controller manager has created for
+// backendGroups returns the ids of the groups that the cloud controller manager has created for
 // the Service, named k8s/<port>/<name>/<namespace>/<cluster>.
-func (a *Adapter) groupsOf(ctx context.Context, service *corev1.Service, loadBalancerID string) ([]string, error) {
+func (a *Adapter) backendGroups(ctx context.Context, service *corev1.Service, loadBalancerID string) ([]string, error) {
 	all, err := a.api.Groups(ctx, loadBalancerID)
 	if err != nil {
 		return nil, err

@@ -41,7 +41,7 @@ func registrations(serviceID string, settings Settings, members []member, groups
 		for _, backend := range groups[group] {
 			pair := GroupPort{Group: group, Port: backend.Port}
 			at := slices.IndexFunc(members, func(m member) bool { return m.hasAddress(backend) })
-			switch id, name, ours := podOf(backend.Description, serviceID); {
+			switch id, name, ours := parseDescription(backend.Description, serviceID); {
 			case at >= 0 && slices.Contains(settings.Groups, pair):
 				r := of(members[at].id)
 				r.wanted[pair] = append(r.wanted[pair], backend)

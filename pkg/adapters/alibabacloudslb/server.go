@@ -38,7 +38,7 @@ func ResolveServer(reader client.Reader) ServerResolver {
 	return func(ctx context.Context, pod *corev1.Pod) (Server, error) {
 		for _, key := range []string{ServerIDAnnotationKey, instanceIDAnnotationKey} {
 			if id := pod.Annotations[key]; id != "" {
-				server, err := serverOf(id, pod.Status.PodIP)
+				server, err := newServer(id, pod.Status.PodIP)
 				if err != nil {
 					return Server{}, fmt.Errorf("pod %s: annotation %s: %w", pod.Name, key, err)
 				}
@@ -53,7 +53,7 @@ func ResolveServer(reader client.Reader) ServerResolver {
 	}
 }
 
-func serverOf(id, podIP string) (Server, error) {
+func newServer(id, podIP string) (Server, error) {
 	if !isID(id) {
 		return Server{}, fmt.Errorf("%q is not the id of a server", bounded(id))
 	}

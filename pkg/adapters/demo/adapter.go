@@ -48,7 +48,7 @@ func (a *Adapter) GetExpectedEmployer(_ context.Context, employer client.Object)
 
 // GetCurrentEmployer returns the virtual address at the provider, if it exists.
 func (a *Adapter) GetCurrentEmployer(ctx context.Context, employer client.Object) ([]resourceconsist.IEmployer, error) {
-	details, has, err := a.provider.VIP(ctx, nameOf(employer))
+	details, has, err := a.provider.VIP(ctx, employerName(employer))
 	if err != nil || !has {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (a *Adapter) GetExpectedEmployee(ctx context.Context, employer client.Objec
 
 // GetCurrentEmployee returns all real servers that the provider has for the Service.
 func (a *Adapter) GetCurrentEmployee(ctx context.Context, employer client.Object) ([]resourceconsist.IEmployee, error) {
-	servers, err := a.provider.RealServers(ctx, nameOf(employer))
+	servers, err := a.provider.RealServers(ctx, employerName(employer))
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (a *Adapter) CreateEmployer(ctx context.Context, employer client.Object, to
 		if !ok {
 			return fmt.Errorf("employer %s has the statuses of another adapter: %T", one.GetEmployerId(), one.GetEmployerStatuses())
 		}
-		return a.provider.PutVIP(ctx, nameOf(employer), details)
+		return a.provider.PutVIP(ctx, employerName(employer), details)
 	})
 }
 
@@ -119,7 +119,7 @@ func (a *Adapter) UpdateEmployer(ctx context.Context, employer client.Object, to
 // DeleteEmployer removes virtual addresses.
 func (a *Adapter) DeleteEmployer(ctx context.Context, employer client.Object, toDeletes VIPs) (VIPs, VIPs, error) {
 	return service.Each(ctx, toDeletes, func(ctx context.Context, _ resourceconsist.IEmployer) error {
-		return a.provider.DeleteVIP(ctx, nameOf(employer))
+		return a.provider.DeleteVIP(ctx, employerName(employer))
 	})
 }
 
@@ -130,7 +130,7 @@ func (a *Adapter) CreateEmployees(ctx context.Context, employer client.Object, t
 		if !ok {
 			return fmt.Errorf("employee %s has the statuses of another adapter: %T", one.GetEmployeeName(), one.GetEmployeeStatuses())
 		}
-		return a.provider.PutRealServer(ctx, nameOf(employer), one.GetEmployeeName(), statuses)
+		return a.provider.PutRealServer(ctx, employerName(employer), one.GetEmployeeName(), statuses)
 	})
 }
 
@@ -142,8 +142,10 @@ func (a *Adapter) UpdateEmployees(ctx context.Context, employer client.Object, t
 // DeleteEmployees removes real servers.
 func (a *Adapter) DeleteEmployees(ctx context.Context, employer client.Object, toDeletes Servers) (Servers, Servers, error) {
 	return service.Each(ctx, toDeletes, func(ctx context.Context, one resourceconsist.IEmployee) error {
-		return a.provider.DeleteRealServer(ctx, nameOf(employer), one.GetEmployeeName())
+		return a.provider.DeleteRealServer(ctx, employerName(employer), one.GetEmployeeName())
 	})
 }
 
-func nameOf(employer client.Object) string { return employer.GetNamespace() + "/" + employer.GetName() }
+func employerName(employer client.Object) string {
+	return employer.GetNamespace() + "/" + employer.GetName()
+}

@@ -93,7 +93,7 @@ func (a *Adapter) GetExpectedEmployee(ctx context.Context, employer client.Objec
 	if err != nil {
 		return nil, err
 	}
-	set, settingsErr := settingsOf(svc)
+	set, settingsErr := readSettings(svc)
 	problem := errors.Join(wantedErr, settingsErr)
 	var expected []resourceconsist.IEmployee
 	for _, pod := range pods {
@@ -125,10 +125,10 @@ func (a *Adapter) GetCurrentEmployee(ctx context.Context, employer client.Object
 	}
 	// GetExpectedEmployee reports invalid annotations; the drain timeout has its default
 	// here.
-	set, _ := settingsOf(service)
+	set, _ := readSettings(service)
 	var current []resourceconsist.IEmployee
 	for name, s := range there {
-		pod, _ := podOf(service, name)
+		pod, _ := parseServerName(service, name)
 		current = append(current, &server{
 			name: name, pod: pod,
 			statuses: resourceconsist.PodEmployeeStatuses{Ip: s.Address.Addr().String(), LifecycleReady: s.Serves()},
@@ -158,7 +158,7 @@ func (a *Adapter) servers(ctx context.Context, service *corev1.Service, at locat
 	if err != nil && !errors.Is(err, runtimeapi.ErrNoBackend) {
 		return nil, err
 	}
-	isOurs := func(name string) bool { _, ours := podOf(service, name); return ours }
+	isOurs := func(name string) bool { _, ours := parseServerName(service, name); return ours }
 	for name := range all {
 		if !isOurs(name) {
 			delete(all, name)

@@ -54,7 +54,7 @@ func TestSettings(t *testing.T) {
 		"a check interval below the minimum": {serviceWith(map[string]string{CheckIntervalAnnotationKey: "1us"}, http), defaults, CheckIntervalAnnotationKey},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			got, err := settingsOf(tc.service)
+			got, err := readSettings(tc.service)
 			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(settings{})); diff != "" {
 				t.Errorf("settings (-want +got):\n%s", diff)
 			}
@@ -144,11 +144,11 @@ func TestServerNamesIdentifyTheirPod(t *testing.T) {
 		if err := runtimeapi.CheckServer(name); err != nil {
 			t.Fatalf("HAProxy does not accept the name: %v", err)
 		}
-		if got, ours := podOf(service, name); !ours || got != pod.Name {
-			t.Fatalf("podOf(%q) = %q, %v", name, got, ours)
+		if got, ours := parseServerName(service, name); !ours || got != pod.Name {
+			t.Fatalf("parseServerName(%q) = %q, %v", name, got, ours)
 		}
 		same := service.Namespace == other.Namespace && service.Name == other.Name
-		if _, ours := podOf(other, name); ours && !same {
+		if _, ours := parseServerName(other, name); ours && !same {
 			t.Fatalf("%q counts as a server of %s/%s, too", name, other.Namespace, other.Name)
 		}
 	})

@@ -85,8 +85,8 @@ func expectedServer(service *corev1.Service, pod *corev1.Pod, set settings, prob
 		extra: ServerStatus{On: statuses.LifecycleReady, Off: !statuses.LifecycleReady},
 	}
 	var addressErr, weightErr error
-	out.extra.Address, addressErr = addressOf(pod, set.port)
-	out.extra.Weight, weightErr = weightOf(pod.Annotations, set.weight)
+	out.extra.Address, addressErr = podAddress(pod, set.port)
+	out.extra.Weight, weightErr = readWeight(pod.Annotations, set.weight)
 	if err := errors.Join(problem, addressErr, weightErr); err != nil {
 		out.problem = fmt.Errorf("pod %s cannot get traffic: %w", pod.Name, err)
 	}
@@ -96,7 +96,7 @@ func expectedServer(service *corev1.Service, pod *corev1.Pod, set settings, prob
 	return out, nil
 }
 
-func addressOf(pod *corev1.Pod, port intstr.IntOrString) (netip.AddrPort, error) {
+func podAddress(pod *corev1.Pod, port intstr.IntOrString) (netip.AddrPort, error) {
 	address, err := netip.ParseAddr(pod.Status.PodIP)
 	if err != nil {
 		return netip.AddrPort{}, fmt.Errorf("its address: %w", err)
@@ -141,9 +141,9 @@ func serverPrefix(service *corev1.Service) string {
 	return service.Namespace + "_" + service.Name + "_"
 }
 
-// podOf returns the pod of a server of a Service; false: the server belongs to another
+// parseServerName returns the pod of a server of a Service; false: the server belongs to another
 // Service.
-func podOf(service *corev1.Service, name string) (pod string, ours bool) {
+func parseServerName(service *corev1.Service, name string) (pod string, ours bool) {
 	rest, ours := strings.CutPrefix(name, serverPrefix(service))
 	if !ours {
 		return "", false

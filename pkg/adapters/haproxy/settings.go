@@ -46,7 +46,7 @@ func (p location) String() string { return p.endpoint.String() + " " + p.backend
 
 // wantedLocation returns the location that the annotations name.
 func wantedLocation(service *corev1.Service) (location, error) {
-	return placeOf(RuntimeAnnotationKey, service.Annotations[RuntimeAnnotationKey], BackendAnnotationKey, service.Annotations[BackendAnnotationKey])
+	return parseLocation(RuntimeAnnotationKey, service.Annotations[RuntimeAnnotationKey], BackendAnnotationKey, service.Annotations[BackendAnnotationKey])
 }
 
 // usedLocation returns the recorded location; false: no location is recorded yet.
@@ -56,11 +56,11 @@ func usedLocation(service *corev1.Service) (location, bool, error) {
 		return location{}, false, nil
 	}
 	endpoint, backend, _ := strings.Cut(text, " ")
-	used, err := placeOf(InUseAnnotationKey, endpoint, InUseAnnotationKey, backend)
+	used, err := parseLocation(InUseAnnotationKey, endpoint, InUseAnnotationKey, backend)
 	return used, err == nil, err
 }
 
-func placeOf(endpointKey, endpointText, backendKey, backend string) (location, error) {
+func parseLocation(endpointKey, endpointText, backendKey, backend string) (location, error) {
 	for _, required := range []struct{ key, value string }{{endpointKey, endpointText}, {backendKey, backend}} {
 		if required.value == "" {
 			return location{}, fmt.Errorf("annotation %s is missing or empty", required.key)
@@ -84,19 +84,19 @@ type settings struct {
 	drainTimeout time.Duration
 }
 
-// settingsOf returns defaults for invalid values, and an error that names them: an invalid
+// readSettings returns defaults for invalid values, and an error that names them: an invalid
 // annotation must not keep traffic on.
-func settingsOf(service *corev1.Service) (settings, error) {
+func readSettings(service *corev1.Service) (settings, error) {
 	out := settings{weight: defaultWeight, drainTimeout: defaultDrainTimeout}
 	var errs [4]error
-	out.port, errs[0] = portOf(service)
-	out.weight, errs[1] = weightOf(service.Annotations, defaultWeight)
-	out.checkEvery, errs[2] = durationOf(service, CheckIntervalAnnotationKey, 0, minCheckInterval, maxCheckInterval)
-	out.drainTimeout, errs[3] = durationOf(service, DrainTimeoutAnnotationKey, defaultDrainTimeout, 0, maxDrainTimeout)
+	out.port, errs[0] = servicePort(service)
+	out.weight, errs[1] = readWeight(service.Annotations, defaultWeight)
+	out.checkEvery, errs[2] = readDuration(service, CheckIntervalAnnotationKey, 0, minCheckInterval, maxCheckInterval)
+	out.drainTimeout, errs[3] = readDuration(service, DrainTimeoutAnnotationKey, defaultDrainTimeout, 0, maxDrainTimeout)
 	return out, errors.Join(errs[:]...)
 }
 
-func portOf(service *corev1.Service) (intstr.IntOrString, error) {
+func servicePort(service *corev1.Service) (intstr.IntOrString, error) {
 	if text, has := service.Annotations[PortAnnotationKey]; has {
 		port, err := strconv.ParseUint(text, 10, 16)
 		if err != nil || port == 0 {
@@ -115,7 +115,7 @@ func portOf(service *corev1.Service) (intstr.IntOrString, error) {
 	return only.TargetPort, nil
 }
 
-func weightOf(annotations map[string]string, otherwise int) (int, error) {
+func readWeight(annotations map[string]string, otherwise int) (int, error) {
 	text, has := annotations[WeightAnnotationKey]
 	if !has {
 		return otherwise, nil
@@ -127,7 +127,7 @@ func weightOf(annotations map[string]string, otherwise int) (int, error) {
 	return weight, nil
 }
 
-func durationOf(service *corev1.Service, key string, otherwise, least, most time.Duration) (time.Duration, error) {
+func readDuration(service *corev1.Service, key string, otherwise, least, most time.Duration) (time.Duration, error) {
 	text, has := service.Annotations[key]
 	if !has {
 		return otherwise, nil

@@ -78,7 +78,7 @@ func (a *Adapter) stepAll(ctx context.Context, svc *corev1.Service, at location,
 		return nil, items, err
 	}
 	// Each expected server carries its own problem; the settings have defaults here.
-	set, _ := settingsOf(svc)
+	set, _ := readSettings(svc)
 	w := work{Adapter: a, api: a.clientFor(at), at: at, set: set, there: there, moving: moving(items, there), most: max(1, len(items)/movesAtOnce)}
 	return service.Each(ctx, items, func(ctx context.Context, item resourceconsist.IEmployee) error {
 		s, ok := item.(*server)

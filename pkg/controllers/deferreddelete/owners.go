@@ -38,10 +38,10 @@ func (o owners) plan(ctx context.Context, pod *corev1.Pod) (deferreddelete.Plan,
 	if set.UID != controller.UID || set.DeletionTimestamp != nil {
 		return deferreddelete.Plan{}, nil
 	}
-	return o.planOf(ctx, set)
+	return o.planFor(ctx, set)
 }
 
-func (o owners) planOf(ctx context.Context, set *appsv1.ReplicaSet) (deferreddelete.Plan, error) {
+func (o owners) planFor(ctx context.Context, set *appsv1.ReplicaSet) (deferreddelete.Plan, error) {
 	pods, err := o.reader.Pods(ctx, set.Namespace, set.UID)
 	if err != nil {
 		return deferreddelete.Plan{}, fmt.Errorf("ReplicaSet %s: %w", set.Name, err)

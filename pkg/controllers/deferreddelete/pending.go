@@ -83,7 +83,7 @@ func NewPendingDeletes(
 
 // SetupWithManager registers the controller on the leader.
 func (p *PendingDeletes) SetupWithManager(mgr ctrl.Manager, workers int) error {
-	ofOwner := handler.EnqueueRequestsFromMapFunc(p.pendingOf)
+	ofOwner := handler.EnqueueRequestsFromMapFunc(p.pendingFor)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("pending-delete").
 		Watches(&corev1.Pod{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.NewPredicateFuncs(isPending))).
@@ -113,8 +113,8 @@ func edited() predicate.Funcs {
 	}
 }
 
-// pendingOf returns requests for the pods of a workload that have a pending delete.
-func (p *PendingDeletes) pendingOf(ctx context.Context, workload client.Object) []reconcile.Request {
+// pendingFor returns requests for the pods of a workload that have a pending delete.
+func (p *PendingDeletes) pendingFor(ctx context.Context, workload client.Object) []reconcile.Request {
 	list := &corev1.PodList{}
 	ofWorkload := client.MatchingFields{replicasetpods.ControllerUIDField: string(workload.GetUID())}
 	err := p.client.List(ctx, list, client.InNamespace(workload.GetNamespace()), ofWorkload, client.UnsafeDisableDeepCopy)
@@ -275,12 +275,12 @@ func (p *PendingDeletes) remove(ctx context.Context, pod *corev1.Pod, record app
 		return 0, fmt.Errorf("removing pod %s: %w", client.ObjectKeyFromObject(pod), err)
 	}
 	p.finished.Note(pod, now)
-	p.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteFinished, "Delete", "%s", purposeOf(record))
+	p.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteFinished, "Delete", "%s", deletePurpose(record))
 	return 0, nil
 }
 
-// purposeOf describes the request for which a pod was deleted.
-func purposeOf(record appsv1alpha1.PendingDelete) string {
+// deletePurpose describes the request for which a pod was deleted.
+func deletePurpose(record appsv1alpha1.PendingDelete) string {
 	if record.User == "" {
 		return "deleted for the label " + appsv1alpha1.ToDeleteLabelKey
 	}

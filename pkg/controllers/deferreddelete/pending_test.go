@@ -262,7 +262,7 @@ func TestAPodIsRemovedOnce(t *testing.T) {
 func TestAnEditOfTheOwnerWakesItsPods(t *testing.T) {
 	pod := recorded(on(bare().OwnedBy(statefulOwner)), byOwner)
 	w := newCluster(t, pod, builders.MakePod("web-1").OwnedBy(statefulOwner).Obj())
-	got := newPendingDeletes(w).pendingOf(t.Context(), stateful("new"))
+	got := newPendingDeletes(w).pendingFor(t.Context(), stateful("new"))
 	if diff := cmp.Diff([]reconcile.Request{requestFor("web-0")}, got); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}

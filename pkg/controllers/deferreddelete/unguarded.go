@@ -105,7 +105,7 @@ func (u *Unguarded) observe(ctx context.Context, object any) {
 		return
 	}
 	u.metrics.unguarded.Inc(pod.Namespace, string(reason))
-	u.recorder.Eventf(subjectOf(pod), nil, corev1.EventTypeWarning, EventUnguarded, string(reason),
+	u.recorder.Eventf(eventSubject(pod), nil, corev1.EventTypeWarning, EventUnguarded, string(reason),
 		"pod %s is removed although its rules had not permitted it: %s", pod.Name, explained(reason, pod))
 }
 
@@ -195,9 +195,9 @@ func (u *Unguarded) isRuled(ctx context.Context, pod *corev1.Pod, guards func(*a
 	return false
 }
 
-// subjectOf returns the owner of a pod, or the pod if it has no owner: readers of an event look
+// eventSubject returns the owner of a pod, or the pod if it has no owner: readers of an event look
 // for the object that stays.
-func subjectOf(pod *corev1.Pod) runtime.Object {
+func eventSubject(pod *corev1.Pod) runtime.Object {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	if controller == nil {
 		return pod

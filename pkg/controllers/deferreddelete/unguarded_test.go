@@ -136,10 +136,10 @@ func bareGoing() *corev1.Pod {
 func TestSubjectOf(t *testing.T) {
 	owned := builders.MakePod("web-0").OwnedBy(statefulOwner).Obj()
 	want := &corev1.ObjectReference{APIVersion: "apps/v1", Kind: "StatefulSet", Namespace: "default", Name: "web", UID: "web-uid"}
-	if diff := cmp.Diff(fmt.Sprint(want), fmt.Sprint(subjectOf(owned))); diff != "" {
+	if diff := cmp.Diff(fmt.Sprint(want), fmt.Sprint(eventSubject(owned))); diff != "" {
 		t.Errorf("subject (-want +got):\n%s", diff)
 	}
-	if pod := bareGoing(); subjectOf(pod) != runtime.Object(pod) {
+	if pod := bareGoing(); eventSubject(pod) != runtime.Object(pod) {
 		t.Error("a pod without an owner is its own subject")
 	}
 }

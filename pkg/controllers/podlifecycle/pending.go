@@ -46,7 +46,7 @@ func explainPending(pod *corev1.Pod, facts lifecycle.PodFacts, change *lifecycle
 		}
 		return nil, 0
 	}
-	pending, waits := lifecycle.PendingOf(facts)
+	pending, waits := lifecycle.FindPending(facts)
 	waits = waits && len(change.Transitions) == 0
 	if left := pendingAfter - now.Sub(pending.Since); waits && left > 0 {
 		return nil, left
@@ -67,7 +67,7 @@ func explainPending(pod *corev1.Pod, facts lifecycle.PodFacts, change *lifecycle
 // pendingWake returns how soon a pod has waited for long enough; 0 when it does not wait or
 // already has.
 func pendingWake(facts lifecycle.PodFacts, now time.Time) time.Duration {
-	pending, waits := lifecycle.PendingOf(facts)
+	pending, waits := lifecycle.FindPending(facts)
 	if !waits {
 		return 0
 	}
@@ -77,7 +77,7 @@ func pendingWake(facts lifecycle.PodFacts, now time.Time) time.Duration {
 // gatelessProblem returns the cause for which the traffic of a pod without the gate, and so without
 // a condition, has waited.
 func gatelessProblem(facts lifecycle.PodFacts, now time.Time) lifecycle.Problem {
-	pending, waits := lifecycle.PendingOf(facts)
+	pending, waits := lifecycle.FindPending(facts)
 	if !waits || facts.Gate != lifecycle.GateMissing || now.Sub(pending.Since) < pendingAfter {
 		return lifecycle.Problem{}
 	}

@@ -201,7 +201,7 @@ func TestEveryFinalizerOfAPodIsMeasured(t *testing.T) {
 	controller := map[string]string{lb + "-a": "haproxy", lb + "-b": "haproxy", lb + "-c": "slb"}
 	key := client.ObjectKeyFromObject(pod)
 	for range 2 {
-		m.see(key, lifecycle.FactsOf(pod), now, func(finalizer string) string { return controller[finalizer] })
+		m.see(key, lifecycle.NewPodFacts(pod), now, func(finalizer string) string { return controller[finalizer] })
 	}
 	want := map[string]float64{"controller=haproxy,namespace=shop,traffic=off": 60, "controller=slb,namespace=shop,traffic=off": 60}
 	if diff := cmp.Diff(want, measured.Values(t, registry, "podops_finalizer_oldest_wait_seconds")); diff != "" {
@@ -223,7 +223,7 @@ func TestControllersBeyondTheBoundShareASeries(t *testing.T) {
 	}
 	wait := func(namespace, controller string) {
 		pod := held(func(*corev1.Pod) {}, time.Minute)
-		m.see(types.NamespacedName{Namespace: namespace, Name: controller}, lifecycle.FactsOf(pod), now, func(string) string { return controller })
+		m.see(types.NamespacedName{Namespace: namespace, Name: controller}, lifecycle.NewPodFacts(pod), now, func(string) string { return controller })
 	}
 	for i := range 3 * maxControllersPerNamespace {
 		wait("loud", strconv.Itoa(i))
@@ -247,7 +247,7 @@ func TestAControllerNamedLikeTheSharedSeriesTakesNoPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := types.NamespacedName{Namespace: "loud", Name: "web-0"}
-	m.see(key, lifecycle.FactsOf(held(func(*corev1.Pod) {}, time.Minute)), now, func(string) string { return metricseries.Other })
+	m.see(key, lifecycle.NewPodFacts(held(func(*corev1.Pod) {}, time.Minute)), now, func(string) string { return metricseries.Other })
 	if m.forget(key); m.names.Len() != 0 {
 		t.Errorf("%d places are taken for ever", m.names.Len())
 	}

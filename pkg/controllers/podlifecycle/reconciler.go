@@ -90,7 +90,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if deferreddelete.Finishes(pod) && change.OnlyOperates(appsv1alpha1.PodDeleteID) {
 		return reconcile.Result{}, nil // controllers/deferreddelete deletes the pod instead
 	}
-	r.recordProblem(pod, cmp.Or(lifecycle.ProblemOf(facts, change, r.options), gatelessProblem(facts, r.clock.Now())))
+	r.recordProblem(pod, cmp.Or(lifecycle.FindProblem(facts, change, r.options), gatelessProblem(facts, r.clock.Now())))
 	pending, look := explainPending(pod, facts, &change, r.clock.Now())
 	r.metrics.see(req.NamespacedName, facts, r.clock.Now(), r.controllers(ctx, pod, facts))
 	if err := r.writer.Write(ctx, pod, change); err != nil {

@@ -82,7 +82,7 @@ func NewMetrics(registry prometheus.Registerer, clk clock.PassiveClock) (*Metric
 // see counts a pod under the owner that it waits for, if it has waited for long enough. controller returns the
 // controller of a finalizer.
 func (m *Metrics) see(key types.NamespacedName, facts lifecycle.PodFacts, now time.Time, controller func(finalizer string) string) {
-	pending, waits := lifecycle.PendingOf(facts)
+	pending, waits := lifecycle.FindPending(facts)
 	if !waits || now.Sub(pending.Since) < pendingAfter {
 		m.forget(key)
 		return
@@ -185,7 +185,7 @@ func (m *Metrics) firsts() map[controllerSeries]time.Time {
 func (r *Reconciler) controllers(ctx context.Context, pod *corev1.Pod, facts lifecycle.PodFacts) func(finalizer string) string {
 	return func(finalizer string) string {
 		for _, employer := range slices.Sorted(maps.Keys(facts.Expected)) {
-			key, isService := podstate.ServiceOf(employer)
+			key, isService := podstate.ParseEmployer(employer)
 			if facts.Expected[employer] != finalizer || !isService || key.Namespace != pod.Namespace {
 				continue
 			}

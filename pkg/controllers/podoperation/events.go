@@ -32,8 +32,8 @@ func (r *Reconciler) recordProgress(operation *appsv1alpha1.PodOperation, before
 	r.recorder.Eventf(operation, nil, kind, EventEnded, "End", "%s: %s", ready.Reason, ready.Message)
 }
 
-// reasonOf returns the reason of the condition Ready.
-func reasonOf(status appsv1alpha1.PodOperationStatus) string {
+// readyReason returns the reason of the condition Ready.
+func readyReason(status appsv1alpha1.PodOperationStatus) string {
 	if ready := meta.FindStatusCondition(status.Conditions, appsv1alpha1.ConditionReady); ready != nil {
 		return ready.Reason
 	}

@@ -122,7 +122,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // staysQueued reports whether the status of an operation states already that it waits for others, and nothing has been
 // requested since.
 func staysQueued(operation *appsv1alpha1.PodOperation) bool {
-	return reasonOf(operation.Status) == appsv1alpha1.ReasonQueued && operation.Status.StartTime == nil &&
+	return readyReason(operation.Status) == appsv1alpha1.ReasonQueued && operation.Status.StartTime == nil &&
 		operation.Status.ObservedGeneration == operation.Generation && operation.DeletionTimestamp == nil && !operation.Spec.Cancel
 }
 
@@ -153,7 +153,7 @@ func (r *Reconciler) report(ctx context.Context, operation *appsv1alpha1.PodOper
 	key, now := client.ObjectKeyFromObject(operation), r.clock.Now()
 	before := operation.DeepCopy()
 	same := before.Status.StartTime.Equal(decision.Status.StartTime) && before.Status.CompletionTime.Equal(decision.Status.CompletionTime) &&
-		reasonOf(before.Status) == reasonOf(decision.Status)
+		readyReason(before.Status) == readyReason(decision.Status)
 	if wait := r.reports.wait(key, now); wait > 0 && same {
 		return wait, nil
 	}

@@ -128,7 +128,7 @@ func TestAQueuedOperationTriesAgainWithoutReadingPods(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, queued := w.reconcile(); reasonOf(queued.Status) != appsv1alpha1.ReasonQueued {
+	if _, queued := w.reconcile(); readyReason(queued.Status) != appsv1alpha1.ReasonQueued {
 		t.Fatalf("the operation is %+v, want Queued", queued.Status)
 	}
 	w.reconciler.client = interceptor.NewClient(w.client, interceptor.Funcs{

@@ -86,13 +86,13 @@ func (r *Reconciler) created(ctx context.Context, e event.CreateEvent, q queue) 
 // updated wakes the operations that have a label or a record on the pod. Other operations wait for no
 // change of it.
 func (r *Reconciler) updated(ctx context.Context, e event.UpdateEvent, q queue) {
-	r.wakeUIDs(ctx, e.ObjectNew.GetNamespace(), q, operationsOf(e.ObjectOld).Union(operationsOf(e.ObjectNew)))
+	r.wakeUIDs(ctx, e.ObjectNew.GetNamespace(), q, recordedOperations(e.ObjectOld).Union(recordedOperations(e.ObjectNew)))
 }
 
 // deleted wakes the operations that have a label or a record on the pod, and every operation in progress: its target may
 // have named the pod.
 func (r *Reconciler) deleted(ctx context.Context, e event.DeleteEvent, q queue) {
-	r.wakeUIDs(ctx, e.Object.GetNamespace(), q, operationsOf(e.Object))
+	r.wakeUIDs(ctx, e.Object.GetNamespace(), q, recordedOperations(e.Object))
 	r.wake(ctx, e.Object.GetNamespace(), q, func(*appsv1alpha1.PodOperation) bool { return true })
 }
 
@@ -113,7 +113,7 @@ func (r *Reconciler) ended(ctx context.Context, before, after *appsv1alpha1.PodO
 		ctrllog.FromContext(ctx).Error(err, "Finding the operations of a namespace", "namespace", before.Namespace)
 		return
 	}
-	queued := slices.DeleteFunc(list.Items, func(o appsv1alpha1.PodOperation) bool { return reasonOf(o.Status) != appsv1alpha1.ReasonQueued })
+	queued := slices.DeleteFunc(list.Items, func(o appsv1alpha1.PodOperation) bool { return readyReason(o.Status) != appsv1alpha1.ReasonQueued })
 	slices.SortFunc(queued, func(a, b appsv1alpha1.PodOperation) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	for i := range queued[:min(len(queued), appsv1alpha1.MaxActivePodOperations)] {
 		q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&queued[i])}, gather)
@@ -151,8 +151,8 @@ func (r *Reconciler) wakeUIDs(ctx context.Context, namespace string, q queue, ui
 	}
 }
 
-// operationsOf returns the UIDs of the operations that have a label or a record on the pod.
-func operationsOf(pod client.Object) sets.Set[types.UID] {
+// recordedOperations returns the UIDs of the operations that have a label or a record on the pod.
+func recordedOperations(pod client.Object) sets.Set[types.UID] {
 	uids := sets.Set[types.UID]{}
 	for key := range pod.GetLabels() {
 		_, id, _ := strings.Cut(key, "/")

@@ -212,14 +212,14 @@ type patchedContainer struct {
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 }
 
-func patchOf(pod *corev1.Pod) podPatch {
+func newPodPatch(pod *corev1.Pod) podPatch {
 	return podPatch{Metadata: patchedMetadata{UID: pod.UID, ResourceVersion: pod.ResourceVersion}}
 }
 
 // change carries out an action that leaves the pod in place. Images are written with the record in one request. The subresource of a
 // resize changes no metadata, so there is no record: the resources are.
 func change(ctx context.Context, c client.Client, operation *appsv1alpha1.PodOperation, pod *corev1.Pod) error {
-	patch := patchOf(pod)
+	patch := newPodPatch(pod)
 	if action := operation.Spec.Action; action.Type == appsv1alpha1.ActionResize {
 		resources, err := podoperation.Resources(action, pod)
 		if err != nil {
@@ -256,7 +256,7 @@ func (r *Reconciler) fail(ctx context.Context, operation *appsv1alpha1.PodOperat
 }
 
 func (r *Reconciler) record(ctx context.Context, operation *appsv1alpha1.PodOperation, pod *corev1.Pod, record podoperation.Record) error {
-	patch := patchOf(pod)
+	patch := newPodPatch(pod)
 	patch.Metadata.Annotations = map[string]string{podoperation.RecordKey(operation.UID): record.String()}
 	return r.client.Patch(ctx, pod, patch.raw())
 }

@@ -70,7 +70,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, policy *appsv1alpha1.PodTran
 	}
 	found := r.inspected(ctx, policy, known)
 	updated := policy.DeepCopy()
-	updated.Status = statusOf(policy, found, users, r.clock.Now())
+	updated.Status = buildStatus(policy, found, users, r.clock.Now())
 	if !equality.Semantic.DeepEqual(policy.Status, updated.Status) {
 		// Deleted meanwhile: nothing to write.
 		err = client.IgnoreNotFound(r.client.Status().Patch(ctx, updated, client.MergeFrom(policy)))

@@ -14,9 +14,9 @@ import (
 	"github.com/podops-dev/podops/pkg/state/policyusers"
 )
 
-// statusOf returns the new status; policy is not modified. It differs from the present
+// buildStatus returns the new status; policy is not modified. It differs from the present
 // status only in changed parts, times of conditions included.
-func statusOf(
+func buildStatus(
 	policy *appsv1alpha1.PodTransitionPolicy, found inspection, users []policyusers.User, now time.Time,
 ) appsv1alpha1.PodTransitionPolicyStatus {
 	status := *policy.Status.DeepCopy()

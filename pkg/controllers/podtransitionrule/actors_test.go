@@ -145,7 +145,7 @@ func (w *simulation) others() bool {
 
 func (w *simulation) lifecycle(name string) {
 	pod := w.server.pods[name]
-	change := lifecycle.Advance(lifecycle.FactsOf(pod), lifecycle.Permits{}, lifecycle.Options{}, w.now)
+	change := lifecycle.Advance(lifecycle.NewPodFacts(pod), lifecycle.Permits{}, lifecycle.Options{}, w.now)
 	if change.IsEmpty() {
 		return
 	}
@@ -161,7 +161,7 @@ func (w *simulation) lifecycle(name string) {
 func (w *simulation) kubelet(name string) {
 	pod := w.server.pods[name]
 	healthy := !w.sick[pod.UID]
-	facts := lifecycle.FactsOf(pod)
+	facts := lifecycle.NewPodFacts(pod)
 	ready := healthy && facts.Gate == lifecycle.GateTrue
 	if facts.ContainersReady == healthy && facts.Ready == ready && (ready || facts.GatesOnly == healthy) {
 		return

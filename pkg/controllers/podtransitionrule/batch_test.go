@@ -149,7 +149,7 @@ func TestPodTransitionRulesHaveBatchesOfTheirOwn(t *testing.T) {
 		t.Errorf("permitted pods differ (-want +got):\n%s", diff)
 	}
 	for _, tier := range []string{"gold", "iron"} {
-		s.index.RetireRule(keyOf(s.object(tier)), s.clock.Now())
+		s.index.RetireRule(ruleKey(s.object(tier)), s.clock.Now())
 	}
 	s.step(time.Second)
 	if left := len(s.reconciler.state.namespaces); left > 0 {

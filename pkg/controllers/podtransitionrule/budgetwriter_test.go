@@ -25,7 +25,7 @@ func TestAPIBudgetWriter(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), read); err != nil {
 		t.Fatal(err)
 	}
-	w, budget := APIBudgetWriter{Client: c}, podindex.DisruptionBudgetOf(read)
+	w, budget := APIBudgetWriter{Client: c}, podindex.NewDisruptionBudget(read)
 	record := &appsv1alpha1.PermitRecord{Reserved: []appsv1alpha1.ReservedPod{{UID: "web-0-uid", ResourceVersion: "1"}}}
 
 	stored, err := w.WriteRecord(t.Context(), budget, record)
@@ -35,7 +35,7 @@ func TestAPIBudgetWriter(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), read); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(podindex.DisruptionBudgetOf(read), stored); diff != "" || stored.ResourceVersion == budget.ResourceVersion {
+	if diff := cmp.Diff(podindex.NewDisruptionBudget(read), stored); diff != "" || stored.ResourceVersion == budget.ResourceVersion {
 		t.Errorf("stored and returned (-stored +returned):\n%s", diff)
 	}
 	want := map[string]string{"note": "x", appsv1alpha1.PermitsAnnotationKey: `{"reserved":{"web-0-uid":"1"}}`}

@@ -377,7 +377,7 @@ func TestCallsOfARuleThatIsGoneAreForgotten(t *testing.T) {
 	s.put(waits(0).Obj())
 	s.round()
 	call := s.expectCalls("at first", "POST web-000")[0]
-	s.index.DeleteRule(keyOf(s.object("web")))
+	s.index.DeleteRule(ruleKey(s.object("web")))
 	s.round()
 	s.deliver(dispatch.Result{Call: call, Post: &webhooktask.PostAnswer{Success: true}})
 	s.round()

@@ -68,7 +68,7 @@ func blocked(rule podindex.RuleView, o evaluation.Outcome) []appsv1alpha1.Blocke
 			if len(list) == appsv1alpha1.MaxStatusBlocked {
 				return list
 			}
-			list = append(list, blockedOf(request, reason))
+			list = append(list, newBlockedPod(request, reason))
 			break
 		}
 	}
@@ -193,7 +193,7 @@ const maxConditionBytes = 1024
 
 // reasonFor returns the reason of the condition of a rule that cannot be evaluated.
 func reasonFor(err error) string {
-	switch evaluation.CodeOf(err) {
+	switch evaluation.ErrorCode(err) {
 	case rule.CodePolicyNotFound:
 		return appsv1alpha1.ReasonPolicyNotFound
 	case rule.CodeInvalidParameters:

@@ -157,7 +157,7 @@ func (w *simulation) disrupts(pod *corev1.Pod, more int32) string {
 		healthy := int32(0)
 		for _, other := range w.server.pods {
 			if isThere(other) && selector.Matches(labels.Set(other.Labels)) && sim.IsTrue(other, corev1.PodReady) &&
-				lifecycle.FactsOf(other).Gate != lifecycle.GateFalse {
+				lifecycle.NewPodFacts(other).Gate != lifecycle.GateFalse {
 				healthy++
 			}
 		}

@@ -44,14 +44,14 @@ func owned(i int) *builders.PodBuilder {
 func (d *drained) out() int {
 	out := d.pods - len(d.harness.pods)
 	for _, pod := range d.harness.pods {
-		if !d.ready(pod) || lifecycle.FactsOf(pod).Permitted() {
+		if !d.ready(pod) || lifecycle.NewPodFacts(pod).Permitted() {
 			out++
 		}
 	}
 	return out
 }
 
-func (d *drained) ready(pod *corev1.Pod) bool { return lifecycle.FactsOf(pod).Ready }
+func (d *drained) ready(pod *corev1.Pod) bool { return lifecycle.NewPodFacts(pod).Ready }
 
 // sync writes the status as the disruption controller does.
 func (d *drained) sync() {
@@ -93,7 +93,7 @@ func (d *drained) kill(writes int) {
 // begin has a pod wait to be deleted.
 func (d *drained) begin(name string) {
 	pod := d.harness.pods[name]
-	if d.fresh[name] || len(lifecycle.FactsOf(pod).Labels[appsv1alpha1.OperatingLabelPrefix+"/"+appsv1alpha1.PodDeleteID]) > 0 {
+	if d.fresh[name] || len(lifecycle.NewPodFacts(pod).Labels[appsv1alpha1.OperatingLabelPrefix+"/"+appsv1alpha1.PodDeleteID]) > 0 {
 		return
 	}
 	i, _ := strconv.Atoi(name[len("web-"):])
@@ -103,7 +103,7 @@ func (d *drained) begin(name string) {
 // unready has the kubelet of a permitted pod follow the gate.
 func (d *drained) unready(name string) {
 	pod := d.harness.pods[name].DeepCopy()
-	if !lifecycle.FactsOf(pod).Permitted() || !d.ready(pod) {
+	if !lifecycle.NewPodFacts(pod).Permitted() || !d.ready(pod) {
 		return
 	}
 	sim.SetCondition(pod, corev1.PodReady, false, "", d.clock.Now())
@@ -114,7 +114,7 @@ func (d *drained) unready(name string) {
 // last status.
 func (d *drained) evict(name string) bool {
 	pod := d.harness.pods[name]
-	if d.ready(pod) || !lifecycle.FactsOf(pod).Permitted() {
+	if d.ready(pod) || !lifecycle.NewPodFacts(pod).Permitted() {
 		return false
 	}
 	healthy := 0

@@ -42,7 +42,7 @@ func (s *harness) disruptionBudget(object *policyv1.PodDisruptionBudget) {
 	if record := s.records[object.Name]; record != "" {
 		object.Annotations = map[string]string{appsv1alpha1.PermitsAnnotationKey: record}
 	}
-	s.index.SetDisruptionBudget(podindex.DisruptionBudgetOf(object))
+	s.index.SetDisruptionBudget(podindex.NewDisruptionBudget(object))
 }
 
 // explanation returns the annotation that states why a pod waits for PodDisruptionBudgets.

@@ -74,13 +74,13 @@ func isNews(annotations map[string]string, reason rule.Reason) bool {
 // recordWithheld records the first reason for which a pod waits.
 func (r *Reconciler) recordWithheld(pod *withheldPod) {
 	reason := pod.first
-	r.recorder.Eventf(pod.object, nil, eventTypeOf(reason.Code), EventWithheld, actionOf(reason),
+	r.recorder.Eventf(pod.object, nil, eventTypeFor(reason.Code), EventWithheld, eventAction(reason),
 		"%s", rule.Waits(lifecycle.DescribeOperation(pod.request.Type, pod.request.ID), reason.Rule.String(), reason.Message, reason.Code))
 }
 
-// eventTypeOf returns Warning for a rule or service that needs an edit or a repair, and Normal for a rule
+// eventTypeFor returns Warning for a rule or service that needs an edit or a repair, and Normal for a rule
 // that denies the pod or has no capacity for it yet.
-func eventTypeOf(code rule.Code) string {
+func eventTypeFor(code rule.Code) string {
 	switch code {
 	case rule.CodeWebhookFailed, rule.CodeTimeout, rule.CodeInvalidParameters:
 		return corev1.EventTypeWarning
@@ -103,7 +103,7 @@ func (r *Reconciler) recordWarnings(pod *corev1.Pod, request rule.Request, warne
 		more = fmt.Sprintf(" (and %d more rules)", len(warned)-1)
 	}
 	reason := warned[0]
-	r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, EventWouldWithhold, actionOf(reason),
+	r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, EventWouldWithhold, eventAction(reason),
 		"%s would wait for rule %s if it were enforced: %s (%s)%s",
 		lifecycle.DescribeOperation(request.Type, request.ID), reason.Rule, reason.Message, reason.Code, more)
 }
@@ -118,8 +118,8 @@ type rollout struct {
 	known bool
 }
 
-// rolloutsOf groups the pods that wait to be deleted by their Deployments.
-func rolloutsOf(pods []*withheldPod) map[string]*rollout {
+// groupRollouts groups the pods that wait to be deleted by their Deployments.
+func groupRollouts(pods []*withheldPod) map[string]*rollout {
 	rollouts := map[string]*rollout{}
 	for _, pod := range pods {
 		owner := pod.request.Pod.Owner
@@ -144,15 +144,15 @@ func (r *Reconciler) recordRollout(namespace string, held *rollout) {
 	if held.pods > 1 {
 		pods = fmt.Sprintf("%d pods wait", held.pods)
 	}
-	r.recorder.Eventf(deployment, nil, eventTypeOf(reason.Code), EventRolloutHeld, actionOf(reason),
+	r.recorder.Eventf(deployment, nil, eventTypeFor(reason.Code), EventRolloutHeld, eventAction(reason),
 		"%s for deletion, the first for rule %s: %s (%s)", pods, reason.Rule, reason.Message, reason.Code)
 }
 
 // maxActionBytes is the bound of the API server.
 const maxActionBytes = 128
 
-// actionOf returns the reason for programs: stage, code and rule.
-func actionOf(reason rule.Reason) string {
+// eventAction returns the reason for programs: stage, code and rule.
+func eventAction(reason rule.Reason) string {
 	return printable.Prefix(fmt.Sprintf("%s/%s/%s", reason.Stage, reason.Code, reason.Rule), maxActionBytes)
 }
 

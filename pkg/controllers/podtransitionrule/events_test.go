@@ -247,7 +247,7 @@ func TestFailuresAreWarnings(t *testing.T) {
 		rule.CodeCompileFailed: corev1.EventTypeWarning, rule.CodePolicyNotFound: corev1.EventTypeWarning, rule.CodePolicyTooExpensive: corev1.EventTypeWarning,
 		rule.CodeInvalidParameters: corev1.EventTypeWarning, rule.CodeUndefined: corev1.EventTypeWarning, rule.CodeWrongType: corev1.EventTypeWarning,
 	} {
-		if got := eventTypeOf(code); got != want {
+		if got := eventTypeFor(code); got != want {
 			t.Errorf("%s is of type %s, want %s", code, got, want)
 		}
 	}

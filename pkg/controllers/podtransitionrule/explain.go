@@ -13,12 +13,12 @@ import (
 	"github.com/podops-dev/podops/pkg/engine/evaluation"
 )
 
-// blockedOf returns a reason as an entry of status.blocked.
-func blockedOf(request rule.Request, reason rule.Reason) appsv1alpha1.BlockedPod {
+// newBlockedPod returns a reason as an entry of status.blocked.
+func newBlockedPod(request rule.Request, reason rule.Reason) appsv1alpha1.BlockedPod {
 	blocked := appsv1alpha1.BlockedPod{
 		Name: request.Pod.Name, Stage: request.Stage, ID: request.ID,
 		Rule: reason.Rule.String(), Kind: string(reason.Kind), Reason: string(reason.Code), Message: reason.Message,
-		BlockingPods: reason.BlockingPods, Since: timeOf(reason.Since), NextCheck: timeOf(reason.NextCheck),
+		BlockingPods: reason.BlockingPods, Since: timeOrNil(reason.Since), NextCheck: timeOrNil(reason.NextCheck),
 	}
 	if n := reason.Numbers; n != nil {
 		blocked.Numbers = &appsv1alpha1.BlockedNumbers{Needed: int32(n.Needed), Have: int32(n.Have), Limit: int32(n.Limit)}
@@ -40,8 +40,8 @@ func rejectInfo(reasons []rule.Reason) []appsv1alpha1.RejectInfo {
 	return infos
 }
 
-// timeOf returns a time for a status; nil for the zero time.
-func timeOf(at time.Time) *metav1.Time {
+// timeOrNil returns a time for a status; nil for the zero time.
+func timeOrNil(at time.Time) *metav1.Time {
 	if at.IsZero() {
 		return nil
 	}

@@ -81,7 +81,7 @@ func (r *Reconciler) explain(ctx context.Context, turn *turn, snapshot snapshot,
 	defer turn.slot.release()
 	now := r.clock.Now()
 	waiting := waitingPods(snapshot, o)
-	rollouts := rolloutsOf(waiting)
+	rollouts := groupRollouts(waiting)
 	failures := snapshot.state.explanations.failed
 	waiting, failed := fair(waiting, func(pod *withheldPod) types.UID { return pod.object.UID }, failures)
 	left, failedLeft := fair(snapshot.Leftover, func(pod *corev1.Pod) types.UID { return pod.UID }, failures)

@@ -144,7 +144,7 @@ func (i *interceptor) Prepare(ctx context.Context, module spec.Module) (evaluati
 func (s *harness) intercept(object string, around func(int, evaluation.Program) evaluation.Program) {
 	s.t.Helper()
 	for i, entry := range s.object(object).Spec.Rules {
-		id := rule.RuleID{Ruleset: keyOf(s.object(object)), Rule: entry.Name}
+		id := rule.RuleID{Ruleset: ruleKey(s.object(object)), Rule: entry.Name}
 		s.engine.around[id] = func(program evaluation.Program) evaluation.Program { return around(i, program) }
 	}
 }

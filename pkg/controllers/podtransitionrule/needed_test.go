@@ -118,7 +118,7 @@ func TestAPodThatItsWorkloadKeepsIsNotPermitted(t *testing.T) {
 			if tc.kind == daemon {
 				object = daemonSet
 			}
-			owner, _ := podindex.OwnerOf(object)
+			owner, _ := podindex.NewOwner(object)
 			s.index.SetOwner(owner)
 			s.put(pod)
 			relabel(s, pod.Name, "approved", "yes")
@@ -161,7 +161,7 @@ func TestAReplicaSetLosesAsManyPodsAsItHasTooMany(t *testing.T) {
 			set.Spec.Template.Labels = map[string]string{appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue}
 			scale := func(replicas, observed int32) {
 				set.Spec.Replicas, set.Status.Replicas, set.Status.FullyLabeledReplicas = &replicas, observed, observed-1
-				owner, _ := podindex.OwnerOf(set)
+				owner, _ := podindex.NewOwner(set)
 				owner.Controller, owner.Revision = "d", 1
 				s.index.SetOwner(owner)
 			}
@@ -214,7 +214,7 @@ func TestADaemonSetKeepsItsMaxUnavailable(t *testing.T) {
 	daemonSet := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "w", Generation: 2}}
 	daemonSet.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{}
 	daemonSet.Status = appsv1.DaemonSetStatus{ObservedGeneration: 2, DesiredNumberScheduled: 3, CurrentNumberScheduled: 3}
-	owner, _ := podindex.OwnerOf(daemonSet)
+	owner, _ := podindex.NewOwner(daemonSet)
 	s.index.SetOwner(owner)
 	for i := range 2 {
 		s.put(rolled("DaemonSet", web(i).Label("approved", "yes").Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, s.clock.Now().Add(time.Duration(i)))))
@@ -248,7 +248,7 @@ func TestAStatefulSetLosesOnePodAtATime(t *testing.T) {
 			set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "w", Generation: 2}}
 			set.Spec.Replicas, set.Spec.PodManagementPolicy = &tc.replicas, tc.policy
 			set.Status = appsv1.StatefulSetStatus{ObservedGeneration: 2, UpdateRevision: "new", Replicas: tc.replicas, AvailableReplicas: tc.replicas}
-			owner, _ := podindex.OwnerOf(set)
+			owner, _ := podindex.NewOwner(set)
 			s.index.SetOwner(owner)
 			for i := range 2 {
 				s.put(rolled("StatefulSet", web(i).Label("approved", "yes").

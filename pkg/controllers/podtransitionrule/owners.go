@@ -7,7 +7,7 @@ import (
 )
 
 func (r *Reconciler) setOwner(object client.Object) {
-	if owner, counts := podindex.OwnerOf(object); counts {
+	if owner, counts := podindex.NewOwner(object); counts {
 		r.index.SetOwner(owner)
 	}
 }

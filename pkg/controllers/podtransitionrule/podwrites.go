@@ -64,7 +64,7 @@ func (r *Reconciler) writePods(ctx context.Context, changes []*podChange) (confl
 // and records events about the rules that would have withheld it if they were enforced. It reports whether a
 // pod had another resourceVersion by then.
 func (r *Reconciler) writePermits(ctx context.Context, snapshot snapshot, o evaluation.Outcome, stored map[string]bool) (conflict bool, err error) {
-	changes := changesOf(snapshot.Snapshot.Snapshot, o.Allocation.Plan, stored, r.options, r.clock.Now())
+	changes := buildChanges(snapshot.Snapshot.Snapshot, o.Allocation.Plan, stored, r.options, r.clock.Now())
 	granted := map[types.UID][]rule.Request{}
 	for _, request := range o.Allocation.Plan.Grants {
 		granted[request.Pod.UID] = append(granted[request.Pod.UID], request)
@@ -93,18 +93,18 @@ func (r *Reconciler) writePermits(ctx context.Context, snapshot snapshot, o eval
 	return conflict, err
 }
 
-// changesOf returns the changes of a plan, in the order of UIDs, permits first: the
+// buildChanges returns the changes of a plan, in the order of UIDs, permits first: the
 // granted permits of pods whose records are stored, and a new generation for pods that
 // hold a reservation and are withheld, so that no late permit can be written to them and the slot
 // is free again.
-func changesOf(
+func buildChanges(
 	view podindex.Snapshot, plan permit.Plan, recordedIn map[string]bool, options lifecycle.Options, now time.Time,
 ) []*podChange {
-	permits := permitsOf(plan, recordedIn)
+	permits := permitsByPod(plan, recordedIn)
 	var changes []*podChange
 	for _, uid := range slices.Sorted(maps.Keys(permits)) {
 		if pod := view.Pod(uid); pod != nil {
-			facts := lifecycle.FactsOf(pod)
+			facts := lifecycle.NewPodFacts(pod)
 			facts.HasCreateRules = slices.ContainsFunc(view.Rules, func(r podindex.RuleView) bool { return podindex.ChecksCreation(r.Object, pod) })
 			change := lifecycle.Advance(facts, permits[uid], options, now)
 			if !change.IsEmpty() {
@@ -115,14 +115,14 @@ func changesOf(
 	}
 	for _, uid := range plan.Invalidate {
 		if pod := view.Pod(uid); pod != nil {
-			changes = append(changes, &podChange{pod: pod, change: lifecycle.Renew(lifecycle.FactsOf(pod), now)})
+			changes = append(changes, &podChange{pod: pod, change: lifecycle.Renew(lifecycle.NewPodFacts(pod), now)})
 		}
 	}
 	return changes
 }
 
-// permitsOf returns the permits by pod, of the pods whose records are stored.
-func permitsOf(plan permit.Plan, recordedIn map[string]bool) map[types.UID]lifecycle.Permits {
+// permitsByPod returns the permits by pod, of the pods whose records are stored.
+func permitsByPod(plan permit.Plan, recordedIn map[string]bool) map[types.UID]lifecycle.Permits {
 	permits := map[types.UID]lifecycle.Permits{}
 	for _, request := range plan.Grants {
 		uid := request.Pod.UID

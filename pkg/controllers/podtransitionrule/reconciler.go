@@ -302,6 +302,6 @@ func (r *Reconciler) forget(snapshot snapshot, o evaluation.Outcome) {
 	}
 }
 
-func keyOf(object *appsv1alpha1.PodTransitionRule) types.NamespacedName {
+func ruleKey(object *appsv1alpha1.PodTransitionRule) types.NamespacedName {
 	return types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
 }

@@ -95,7 +95,7 @@ func TestADeletedRuleHoldsUnavailablePodsOfAnUnknownWorkload(t *testing.T) {
 	w.server.deleteRule("x")
 	w.begin("web-2", "a", "delete")
 	leader.round()
-	waits := func() bool { return len(lifecycle.WaitingIDs(lifecycle.FactsOf(w.server.pods["web-2"]))) > 0 }
+	waits := func() bool { return len(lifecycle.WaitingIDs(lifecycle.NewPodFacts(w.server.pods["web-2"]))) > 0 }
 	if !waits() {
 		t.Error("web-2 is permitted while the rule is gone")
 	}

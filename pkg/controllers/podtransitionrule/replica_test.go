@@ -146,7 +146,7 @@ func (r *replica) watchRules(more int) {
 		event := r.simulation.server.ruleHistory[r.rules]
 		r.rules++
 		if event.gone {
-			r.index.RetireRule(keyOf(event.rule), r.clock.Now())
+			r.index.RetireRule(ruleKey(event.rule), r.clock.Now())
 			continue
 		}
 		r.index.SetRule(event.rule)
@@ -156,7 +156,7 @@ func (r *replica) watchRules(more int) {
 // watchBudgets delivers more events of PodDisruptionBudgets.
 func (r *replica) watchBudgets(more int) {
 	for range more {
-		r.index.SetDisruptionBudget(podindex.DisruptionBudgetOf(r.simulation.server.budgetHistory[r.budgets]))
+		r.index.SetDisruptionBudget(podindex.NewDisruptionBudget(r.simulation.server.budgetHistory[r.budgets]))
 		r.budgets++
 	}
 }
@@ -164,7 +164,7 @@ func (r *replica) watchBudgets(more int) {
 // listBudgets delivers the present PodDisruptionBudgets, and none of the events before.
 func (r *replica) listBudgets() {
 	for _, budget := range r.simulation.server.budgets {
-		r.index.SetDisruptionBudget(podindex.DisruptionBudgetOf(budget))
+		r.index.SetDisruptionBudget(podindex.NewDisruptionBudget(budget))
 	}
 	r.budgets = len(r.simulation.server.budgetHistory)
 }

@@ -255,7 +255,7 @@ func TestNoStateIsLeftOfDeletedRules(t *testing.T) {
 		requiring.ResourceVersion, requiring.Status.Permits = s.next(), &appsv1alpha1.PermitRecord{ViewResourceVersion: "99999999"}
 		s.index.SetRule(requiring)
 		s.round()
-		s.index.DeleteRule(keyOf(requiring))
+		s.index.DeleteRule(ruleKey(requiring))
 		s.must(s.store.Delete(s.pods[waits(i).Obj().Name]))
 		s.round()
 	}
@@ -419,7 +419,7 @@ func TestManyNamespacesAtOnce(t *testing.T) {
 func (s *harness) ruleIn(namespace string) *appsv1alpha1.PodTransitionRule {
 	s.rules("template", atMostUnavailable("half", "50%"))
 	rule := s.object("template").DeepCopy()
-	s.index.DeleteRule(keyOf(rule))
+	s.index.DeleteRule(ruleKey(rule))
 	rule.Namespace, rule.UID, rule.ResourceVersion = namespace, types.UID(namespace), s.next()
 	return rule
 }

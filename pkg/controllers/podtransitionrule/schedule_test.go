@@ -213,7 +213,7 @@ func (w *simulation) settle(t *rapid.T) {
 func (w *simulation) checkSettled(t *rapid.T) {
 	for _, name := range w.podNames(anyPod) {
 		pod := w.server.pods[name]
-		for _, waiting := range lifecycle.WaitingIDs(lifecycle.FactsOf(pod)) {
+		for _, waiting := range lifecycle.WaitingIDs(lifecycle.NewPodFacts(pod)) {
 			if !w.isHeldBack(pod, waiting) {
 				t.Fatalf("pod %s waits with id %s in %s, and no rule holds it back", name, waiting.ID, waiting.Stage)
 			}
@@ -239,7 +239,7 @@ func (w *simulation) checkSettled(t *rapid.T) {
 // checkRecordsOfBudgets fails if the record of a PodDisruptionBudget holds a slot in vain.
 func (w *simulation) checkRecordsOfBudgets(t *rapid.T, versions map[string]string) {
 	for name, budget := range w.server.budgets {
-		record := podindex.DisruptionBudgetOf(budget).Record
+		record := podindex.NewDisruptionBudget(budget).Record
 		if record == nil {
 			continue
 		}

@@ -161,7 +161,7 @@ func (s *server) writeBudget(read podindex.DisruptionBudget, record *appsv1alpha
 	next := stored.DeepCopy()
 	metav1.SetMetaDataAnnotation(&next.ObjectMeta, appsv1alpha1.PermitsAnnotationKey, permit.Encode(record))
 	s.putBudget(next)
-	return podindex.DisruptionBudgetOf(s.budgets[read.Name]), nil
+	return podindex.NewDisruptionBudget(s.budgets[read.Name]), nil
 }
 
 func errConflict() error {

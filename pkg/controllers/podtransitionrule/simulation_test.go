@@ -183,7 +183,7 @@ func (w *simulation) request(name string, change func(*corev1.Pod)) {
 	old := w.server.pods[name]
 	requested := old.DeepCopy()
 	change(requested)
-	answer := lifecycle.AdmitUpdate(lifecycle.FactsOf(old), lifecycle.FactsOf(requested), false, lifecycle.Options{}, w.now)
+	answer := lifecycle.AdmitUpdate(lifecycle.NewPodFacts(old), lifecycle.NewPodFacts(requested), false, lifecycle.Options{}, w.now)
 	if len(answer.Denials) > 0 {
 		w.t.Fatalf("the client requests a transition that is denied: %s", lifecycle.DenialText(answer.Denials))
 	}

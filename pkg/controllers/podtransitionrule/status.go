@@ -178,7 +178,7 @@ type writeResult struct {
 // described returns the status that follows from an outcome. The record of permits is unchanged.
 func (r *Reconciler) described(view podindex.RuleView, o evaluation.Outcome) *statusWrite {
 	next := view.Object.DeepCopy()
-	describe(&next.Status, view, o, r.index.Targets(keyOf(view.Object)), evaluation.StatusTime(r.clock.Now()))
+	describe(&next.Status, view, o, r.index.Targets(ruleKey(view.Object)), evaluation.StatusTime(r.clock.Now()))
 	return &statusWrite{view: view, next: next}
 }
 
@@ -217,7 +217,7 @@ func (r *Reconciler) writeStatus(
 		ctrllog.FromContext(ctx).Error(err, "Writing the status of a PodTransitionRule that is not loaded", "podTransitionRule", klog.KObj(old))
 		one.attempted = true
 	case err != nil:
-		one.err = fmt.Errorf("writing status of PodTransitionRule %s: %w", keyOf(old), err)
+		one.err = fmt.Errorf("writing status of PodTransitionRule %s: %w", ruleKey(old), err)
 	default:
 		one.attempted, one.stored = true, true
 		r.index.RuleWritten(stored)

@@ -39,7 +39,7 @@ func (r *Reconciler) countSkipped(turn *turn, evaluated evaluation.Evaluation) {
 	for _, skipped := range evaluated.Skipped {
 		r.state.calls.Open(skipped.Rule.ID())
 		for range skipped.Calls {
-			r.caller.CountSkipped(skipped.Rule.ID(), dispatch.ServiceOf(*skipped.Rule.Webhook(), false), skipped.Failure)
+			r.caller.CountSkipped(skipped.Rule.ID(), dispatch.NewService(*skipped.Rule.Webhook(), false), skipped.Failure)
 		}
 	}
 }
@@ -74,8 +74,8 @@ func (r *Reconciler) callFor(ctx context.Context, snapshot snapshot, ruleset *ev
 			for _, post := range eval.Calls.Posts {
 				object := func(request rule.Request) *corev1.Pod { return snapshot.Pod(request.Pod.UID) }
 				call := dispatch.Call{
-					Rule: eval.ID(), TraceID: post.TraceID, Service: dispatch.ServiceOf(*eval.Webhook(), false),
-					Post:  dispatch.PostOf(eval.ID(), eval.Stage(), eval.Webhook().Parameters, post, object),
+					Rule: eval.ID(), TraceID: post.TraceID, Service: dispatch.NewService(*eval.Webhook(), false),
+					Post:  dispatch.NewPost(eval.ID(), eval.Stage(), eval.Webhook().Parameters, post, object),
 					Stage: eval.Stage(), Of: r.tracedIn(post.Requests),
 				}
 				r.state.calls.Begin(call)
@@ -96,8 +96,8 @@ func (r *Reconciler) poll(ctx context.Context, snapshot snapshot, eval *evaluati
 			continue
 		}
 		call := dispatch.Call{
-			Rule: id, TraceID: poll.TraceID, Service: dispatch.ServiceOf(*eval.Webhook(), true), Poll: &poll,
-			Stage: eval.Stage(), Of: r.tracedOf(snapshot, poll.Pods),
+			Rule: id, TraceID: poll.TraceID, Service: dispatch.NewService(*eval.Webhook(), true), Poll: &poll,
+			Stage: eval.Stage(), Of: r.tracedLifecycles(snapshot, poll.Pods),
 		}
 		r.state.calls.Begin(call)
 		r.caller.Call(ctx, call)
@@ -114,8 +114,8 @@ func (r *Reconciler) tracedIn(requests []rule.Request) []tracing.Lifecycle {
 	return r.traced(requests)
 }
 
-// tracedOf returns the lifecycles of the pods of a task that still wait and whose traces are exported.
-func (r *Reconciler) tracedOf(snapshot snapshot, pods []appsv1alpha1.TaskPod) []tracing.Lifecycle {
+// tracedLifecycles returns the lifecycles of the pods of a task that still wait and whose traces are exported.
+func (r *Reconciler) tracedLifecycles(snapshot snapshot, pods []appsv1alpha1.TaskPod) []tracing.Lifecycle {
 	if r.traced == nil {
 		return nil
 	}

@@ -149,7 +149,7 @@ func TestANamespaceThatIsGoneEndsItsRound(t *testing.T) {
 		s.put(waits(i).Obj())
 	}
 	one := s.costs("web", 100*time.Millisecond)[0]
-	key := keyOf(s.object("web"))
+	key := ruleKey(s.object("web"))
 	one.before = func() { s.index.DeleteRule(key) }
 	written := len(s.statuses)
 	if result := s.round(); result.RequeueAfter != 0 {

@@ -135,7 +135,7 @@ func (r *Reconciler) deleteNamespace(object client.Object) {
 
 func (r *Reconciler) setDisruptionBudget(object client.Object) {
 	if budget, ok := object.(*policyv1.PodDisruptionBudget); ok {
-		r.index.SetDisruptionBudget(podindex.DisruptionBudgetOf(budget))
+		r.index.SetDisruptionBudget(podindex.NewDisruptionBudget(budget))
 	}
 }
 

@@ -95,8 +95,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("replicaset-scale").
 		Watches(&appsv1.ReplicaSet{}, handler.EnqueueRequestsFromMapFunc(r.affected), builder.WithPredicates(scaled())).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(replicaSetOf), builder.WithPredicates(beforeOrAfter(r.mayGo))).
-		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.replicaSetsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(replicaSetFor), builder.WithPredicates(beforeOrAfter(r.mayGo))).
+		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.replicaSetsFor), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }
@@ -162,7 +162,7 @@ func beforeOrAfter(match func(client.Object) bool) predicate.Funcs {
 	return funcs
 }
 
-func replicaSetOf(_ context.Context, pod client.Object) []reconcile.Request {
+func replicaSetFor(_ context.Context, pod client.Object) []reconcile.Request {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil || owner.Kind != "ReplicaSet" {
 		return nil
@@ -170,9 +170,9 @@ func replicaSetOf(_ context.Context, pod client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: owner.Name}}}
 }
 
-// replicaSetsOf returns requests for the ReplicaSets of a Deployment that have replicas: a change of the
+// replicaSetsFor returns requests for the ReplicaSets of a Deployment that have replicas: a change of the
 // Deployment may change their target.
-func (r *Reconciler) replicaSetsOf(ctx context.Context, deployment client.Object) []reconcile.Request {
+func (r *Reconciler) replicaSetsFor(ctx context.Context, deployment client.Object) []reconcile.Request {
 	return r.withReplicas(ctx, deployment.GetNamespace(), deployment.GetUID())
 }
 
@@ -223,7 +223,7 @@ func (r *Reconciler) scale(ctx context.Context, req reconcile.Request) (reconcil
 		r.forget(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	own := r.stateOf(set)
+	own := r.stateFor(set)
 	snapshot, behind, err := r.snapshot(ctx, set, own)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -411,8 +411,8 @@ func (r *Reconciler) annotate(ctx context.Context, set *appsv1.ReplicaSet, annot
 	return nil
 }
 
-// stateOf returns the state of a ReplicaSet. One ReplicaSet is reconciled by one worker at a time.
-func (r *Reconciler) stateOf(set *appsv1.ReplicaSet) *state {
+// stateFor returns the state of a ReplicaSet. One ReplicaSet is reconciled by one worker at a time.
+func (r *Reconciler) stateFor(set *appsv1.ReplicaSet) *state {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := client.ObjectKeyFromObject(set)

@@ -285,7 +285,7 @@ func TestEventsReachTheOldReplicaSets(t *testing.T) {
 		return slices.Compact(names)
 	}
 	want := []string{"successor", "web"}
-	if diff := cmp.Diff(want, names(w.reconciler.replicaSetsOf(t.Context(), newDeployment(4)))); diff != "" {
+	if diff := cmp.Diff(want, names(w.reconciler.replicaSetsFor(t.Context(), newDeployment(4)))); diff != "" {
 		t.Errorf("of the Deployment (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(want, names(w.reconciler.affected(t.Context(), successor(3)))); diff != "" {

@@ -68,7 +68,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	updated := adapter.DeepCopy()
-	updated.Status = statusOf(adapter, found, r.clock.Now())
+	updated.Status = buildStatus(adapter, found, r.clock.Now())
 	if !equality.Semantic.DeepEqual(adapter.Status, updated.Status) {
 		// Deleted meanwhile: nothing to write.
 		if err := client.IgnoreNotFound(r.client.Status().Patch(ctx, updated, client.MergeFrom(adapter))); err != nil {

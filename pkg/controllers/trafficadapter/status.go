@@ -32,8 +32,8 @@ type facts struct {
 	leaseErr error
 }
 
-// statusOf returns the new status; adapter is not modified.
-func statusOf(adapter *appsv1alpha1.TrafficAdapter, found facts, now time.Time) appsv1alpha1.TrafficAdapterStatus {
+// buildStatus returns the new status; adapter is not modified.
+func buildStatus(adapter *appsv1alpha1.TrafficAdapter, found facts, now time.Time) appsv1alpha1.TrafficAdapterStatus {
 	status := *adapter.Status.DeepCopy()
 	status.ObservedGeneration, status.ServiceCount = adapter.Generation, int32(found.services)
 	for _, condition := range []metav1.Condition{ready(found), running(adapter.Spec.Lease, found, now)} {

@@ -81,9 +81,9 @@ const (
 	userNodes            = serviceAccounts + "node-controller"
 )
 
-// controllerOf returns the user of the controller of a kind of owner, empty for kinds that
+// controllerUser returns the user of the controller of a kind of owner, empty for kinds that
 // Kubernetes does not have.
-func controllerOf(kind string) string {
+func controllerUser(kind string) string {
 	switch kind {
 	case kindReplicaSet:
 		return serviceAccounts + "replicaset-controller"
@@ -98,10 +98,10 @@ func controllerOf(kind string) string {
 	}
 }
 
-// ActorOf returns the class of the client of a request. All controllers may share one user: then
+// ClassifyActor returns the class of the client of a request. All controllers may share one user: then
 // the owner of the pod decides which of them it is, and a request that its state does not
 // explain is a delete by the controller of the owner. manager is the user of PodOps.
-func ActorOf(user string, groups []string, method Method, pod *corev1.Pod, manager string) Actor {
+func ClassifyActor(user string, groups []string, method Method, pod *corev1.Pod, manager string) Actor {
 	switch {
 	case user == manager && manager != "":
 		return ActorManager
@@ -111,11 +111,11 @@ func ActorOf(user string, groups []string, method Method, pod *corev1.Pod, manag
 		return ActorScheduler
 	case method == MethodEviction:
 		return ActorEvictor
-	case user == userControllers && controllerOf(OwnerKind(pod)) == "":
+	case user == userControllers && controllerUser(OwnerKind(pod)) == "":
 		return ActorSystem // no controller of Kubernetes but these deletes pods of other owners
-	case user == userControllers || user == controllerOf(OwnerKind(pod)):
+	case user == userControllers || user == controllerUser(OwnerKind(pod)):
 		return ActorOwner
-	case slices.ContainsFunc(ownerKinds(), func(kind string) bool { return user == controllerOf(kind) }):
+	case slices.ContainsFunc(ownerKinds(), func(kind string) bool { return user == controllerUser(kind) }):
 		return ActorFormerOwner
 	case isCustomController(user, pod):
 		return ActorController
@@ -128,7 +128,7 @@ func ActorOf(user string, groups []string, method Method, pod *corev1.Pod, manag
 // that Kubernetes does not have.
 func isCustomController(user string, pod *corev1.Pod) bool {
 	kind := OwnerKind(pod)
-	return kind != "" && controllerOf(kind) == "" && strings.HasPrefix(user, anyServiceAccount) && !strings.HasPrefix(user, serviceAccounts)
+	return kind != "" && controllerUser(kind) == "" && strings.HasPrefix(user, anyServiceAccount) && !strings.HasPrefix(user, serviceAccounts)
 }
 
 // OwnerKind returns the kind of the controller of a pod if its API group is Kubernetes' own, or

@@ -216,7 +216,7 @@ func TestActorOf(t *testing.T) {
 			if tc.user == "" {
 				identity = ""
 			}
-			if got := ActorOf(tc.user, tc.groups, tc.method, tc.pod, identity); got != tc.want {
+			if got := ClassifyActor(tc.user, tc.groups, tc.method, tc.pod, identity); got != tc.want {
 				t.Errorf("actor %s, want %s", got, tc.want)
 			}
 		})

@@ -8,8 +8,8 @@ import (
 
 // Replaces reports whether a rolling update of a StatefulSet replaces a pod of an earlier revision: its ordinal is not below the partition.
 func Replaces(set *appsv1.StatefulSet, pod *corev1.Pod) bool {
-	ordinal, ok := ordinalOf(pod.Name)
-	return ok && set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType && ordinal >= partitionOf(set)
+	ordinal, ok := parseOrdinal(pod.Name)
+	return ok && set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType && ordinal >= rollingPartition(set)
 }
 
 // MayGoBefore returns another pod of a StatefulSet that its rolling update is to replace, while rules withhold a pod: the controller replaces

@@ -14,15 +14,15 @@ func Rolls(owner Owner, pod *corev1.Pod) bool {
 	if !ok {
 		return true
 	}
-	ordinal, ok := ordinalOf(pod.Name)
+	ordinal, ok := parseOrdinal(pod.Name)
 	start, replicas := ordinalRange(set)
 	return ok && ordinal >= start && ordinal < start+replicas
 }
 
 // CompareOrdinals compares two pods of a StatefulSet by their ordinals. Its rolling update begins with the highest.
 func CompareOrdinals(a, b *corev1.Pod) int {
-	first, _ := ordinalOf(a.Name)
-	second, _ := ordinalOf(b.Name)
+	first, _ := parseOrdinal(a.Name)
+	second, _ := parseOrdinal(b.Name)
 	return cmp.Compare(first, second)
 }
 

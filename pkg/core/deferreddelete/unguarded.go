@@ -104,7 +104,7 @@ func endedBy(pod *corev1.Pod) (Reason, bool) {
 // custom owners and of StatefulSets remove pods in operations of other types, too.
 func permitted(pod *corev1.Pod) bool {
 	isType := isRemoval
-	if kind := OwnerKind(pod); kind == kindStatefulSet || kind != "" && controllerOf(kind) == "" {
+	if kind := OwnerKind(pod); kind == kindStatefulSet || kind != "" && controllerUser(kind) == "" {
 		isType = isAny
 	}
 	return granted(pod.Labels, isType, appsv1alpha1.PreCheckedLabelPrefix, appsv1alpha1.OperateLabelPrefix)

@@ -59,7 +59,7 @@ func WantOfStatefulSet(set *appsv1.StatefulSet, pod *corev1.Pod) Want {
 	if set == nil || !isLive(set, pod) {
 		return Unwanted
 	}
-	ordinal, ok := ordinalOf(pod.Name)
+	ordinal, ok := parseOrdinal(pod.Name)
 	if !ok {
 		return WantUnknown
 	}
@@ -67,7 +67,7 @@ func WantOfStatefulSet(set *appsv1.StatefulSet, pod *corev1.Pod) Want {
 	switch {
 	case ordinal < start || ordinal >= start+replicas:
 		return Wanted
-	case set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType || ordinal < partitionOf(set):
+	case set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType || ordinal < rollingPartition(set):
 		return Unwanted
 	case set.Status.ObservedGeneration < set.Generation || set.Status.UpdateRevision == "":
 		return WantUnknown // the revision in the status may be outdated
@@ -129,8 +129,8 @@ func isReady(pod *corev1.Pod) bool {
 	})
 }
 
-// partitionOf returns the least ordinal that a rolling update replaces.
-func partitionOf(set *appsv1.StatefulSet) int {
+// rollingPartition returns the least ordinal that a rolling update replaces.
+func rollingPartition(set *appsv1.StatefulSet) int {
 	rolling := set.Spec.UpdateStrategy.RollingUpdate
 	if rolling == nil || rolling.Partition == nil {
 		return 0
@@ -138,8 +138,8 @@ func partitionOf(set *appsv1.StatefulSet) int {
 	return int(*rolling.Partition)
 }
 
-// ordinalOf returns the number at the end of the name of a pod of a StatefulSet.
-func ordinalOf(name string) (int, bool) {
+// parseOrdinal returns the number at the end of the name of a pod of a StatefulSet.
+func parseOrdinal(name string) (int, bool) {
 	ordinal, err := strconv.Atoi(name[strings.LastIndex(name, "-")+1:])
 	return ordinal, err == nil && ordinal >= 0
 }

@@ -98,7 +98,7 @@ func (c *cast) request(t failer, edit func(*corev1.Pod)) {
 	before := c.sim.pod
 	requested := before.DeepCopy()
 	edit(requested)
-	if !lifecycle.FactsOf(before).Controlled() && !lifecycle.FactsOf(requested).Controlled() {
+	if !lifecycle.NewPodFacts(before).Controlled() && !lifecycle.NewPodFacts(requested).Controlled() {
 		c.sim.bypass(edit)
 		return
 	}
@@ -117,7 +117,7 @@ func (c *cast) request(t failer, edit func(*corev1.Pod)) {
 // checkDenied checks that a request that adds or changes a label of PodOps on a controlled pod is denied.
 func (c *cast) checkDenied(t failer, before, requested *corev1.Pod, got response) {
 	t.Helper()
-	if !lifecycle.FactsOf(before).Controlled() || !lifecycle.FactsOf(requested).Controlled() || before.DeletionTimestamp != nil {
+	if !lifecycle.NewPodFacts(before).Controlled() || !lifecycle.NewPodFacts(requested).Controlled() || before.DeletionTimestamp != nil {
 		return
 	}
 	for key, value := range requested.Labels {
@@ -152,7 +152,7 @@ func (c *cast) evaluate() {
 	if c.sim.gone() {
 		return
 	}
-	for _, w := range lifecycle.WaitingIDs(lifecycle.FactsOf(c.sim.pod)) {
+	for _, w := range lifecycle.WaitingIDs(lifecycle.NewPodFacts(c.sim.pod)) {
 		c.pass(string(w.Stage), w.ID, w.Type, w.Attempt)
 	}
 }
@@ -293,7 +293,7 @@ func (c *cast) Serve(t *rapid.T) { c.serve(t) }
 
 func (c *cast) serve(t failer) {
 	c.request(t, func(pod *corev1.Pod) {
-		facts := lifecycle.FactsOf(pod)
+		facts := lifecycle.NewPodFacts(pod)
 		on := facts.Ready && !facts.Terminating && !slices.ContainsFunc(idsIn(pod.Labels), func(id string) bool {
 			finished := has(pod.Labels, appsv1alpha1.OperatedLabelPrefix, id)
 			return has(pod.Labels, appsv1alpha1.PreCheckedLabelPrefix, id) || finished && !has(pod.Labels, appsv1alpha1.CompleteLabelPrefix, id)
@@ -354,12 +354,12 @@ func (c *cast) Renew(t *rapid.T) {
 	}
 	c.sim.clock.Step(1) // no two writes in one nanosecond
 	before := c.sim.pod
-	change := lifecycle.Renew(lifecycle.FactsOf(before), c.sim.clock.Now())
+	change := lifecycle.Renew(lifecycle.NewPodFacts(before), c.sim.clock.Now())
 	c.sim.bypass(func(pod *corev1.Pod) { pod.Labels = change.Apply(pod.Labels) })
-	if lifecycle.FactsOf(before).Controlled() && before.DeletionTimestamp == nil {
+	if lifecycle.NewPodFacts(before).Controlled() && before.DeletionTimestamp == nil {
 		c.model.sees(t, before, c.sim.pod, nil)
 	}
-	for _, w := range lifecycle.WaitingIDs(lifecycle.FactsOf(c.sim.pod)) {
+	for _, w := range lifecycle.WaitingIDs(lifecycle.NewPodFacts(c.sim.pod)) {
 		if w.Stage == appsv1alpha1.StagePreCheck && c.model.issued[verdict{"PreCheck", w.ID, w.Type, w.Attempt}] {
 			t.Fatalf("the permit of %s is not void", w.ID)
 		}

@@ -91,11 +91,11 @@ func AdmitUpdate(old, requested PodFacts, trusted bool, opts Options, now time.T
 func advanceRequest(old, requested PodFacts, before, labels map[string]string, opts Options, now time.Time) Change {
 	var moves []Transition
 	if requested.Controlled() {
-		for _, id := range idsOf(labels) {
+		for _, id := range operationIDs(labels) {
 			moves = append(moves, reenter(before, labels, id, opts, now)...)
 		}
 	}
-	effective := withMetadataOf(old, requested)
+	effective := withMetadataFrom(old, requested)
 	effective.Labels = labels
 	change := Advance(effective, Permits{}, opts, now)
 	change.Transitions = append(moves, change.Transitions...)
@@ -105,10 +105,10 @@ func advanceRequest(old, requested PodFacts, before, labels map[string]string, o
 	return change
 }
 
-// withMetadataOf returns the pod as it is stored, with the requested metadata. A request on
+// withMetadataFrom returns the pod as it is stored, with the requested metadata. A request on
 // pods may contain any status that the client chose: the API server drops it after
 // admission, so no decision may use it.
-func withMetadataOf(old, requested PodFacts) PodFacts {
+func withMetadataFrom(old, requested PodFacts) PodFacts {
 	stored := old
 	stored.Labels = requested.Labels
 	stored.Finalizers = requested.Finalizers
@@ -179,8 +179,8 @@ func byKey(denials []Denial) []Denial {
 
 // tooManyIDs denies a request that begins an id beyond MaxIDs.
 func tooManyIDs(old, requested map[string]string) []Denial {
-	ids := idsOf(requested)
-	if len(ids) <= MaxIDs || len(ids) <= len(idsOf(old)) {
+	ids := operationIDs(requested)
+	if len(ids) <= MaxIDs || len(ids) <= len(operationIDs(old)) {
 		return nil
 	}
 	for _, id := range ids {
@@ -195,7 +195,7 @@ func tooManyIDs(old, requested map[string]string) []Denial {
 // operation-type. A pair that an earlier request broke is not denied.
 func unpaired(old, requested map[string]string) []Denial {
 	var denials []Denial
-	for _, id := range idsOf(requested) {
+	for _, id := range operationIDs(requested) {
 		operating, operationType := label(appsv1alpha1.OperatingLabelPrefix, id), label(appsv1alpha1.OperationTypeLabelPrefix, id)
 		isOperating, hasType := hasKey(requested, operating), requested[operationType] != ""
 		wasOperating, hadType := hasKey(old, operating), old[operationType] != ""

@@ -113,7 +113,7 @@ func newMachine(p PodFacts, opts Options, now time.Time) *machine {
 // list.
 func (m *machine) ids() []string {
 	if m.known == nil {
-		if m.known = idsOf(m.labels); m.known == nil {
+		if m.known = operationIDs(m.labels); m.known == nil {
 			m.known = []string{}
 		}
 	}
@@ -128,20 +128,20 @@ func (m *machine) change() Change {
 func (m *machine) has(prefix, id string) bool { return hasLabel(m.labels, prefix, id) }
 
 func (m *machine) get(prefix, id string) string {
-	value, _ := valueOf(m.labels, prefix, id)
+	value, _ := labelValue(m.labels, prefix, id)
 	return value
 }
 
 // either returns the value of the first of two spellings of a label that is present.
 func (m *machine) either(prefix, otherPrefix, id string) string {
-	if value, ok := valueOf(m.labels, prefix, id); ok {
+	if value, ok := labelValue(m.labels, prefix, id); ok {
 		return value
 	}
 	return m.get(otherPrefix, id)
 }
 
 func (m *machine) set(prefix, id, value string) {
-	if had, ok := valueOf(m.labels, prefix, id); ok && had == value {
+	if had, ok := labelValue(m.labels, prefix, id); ok && had == value {
 		return
 	}
 	m.labels[label(prefix, id)] = value

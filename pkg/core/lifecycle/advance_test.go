@@ -12,7 +12,7 @@ import (
 // TestLabelsOnlyGivesNoPermit shows that a caller that cannot write the gate cannot use a permit,
 // because both are written together. (Everything else that Advance does is in the scripts.)
 func TestLabelsOnlyGivesNoPermit(t *testing.T) {
-	facts := lifecycle.FactsOf(builders.MakePod("web-0").Available().Waiting("a", "upgrade", builders.Epoch).Obj())
+	facts := lifecycle.NewPodFacts(builders.MakePod("web-0").Available().Waiting("a", "upgrade", builders.Epoch).Obj())
 	permits := lifecycle.Permits{PreCheck: map[string]string{"a": builders.Stamp(builders.Epoch)}}
 	if change := lifecycle.Advance(facts, permits, lifecycle.Options{LabelsOnly: true}, builders.Epoch); !change.IsEmpty() {
 		t.Errorf("admission changes the pod: %+v", change)
@@ -28,7 +28,7 @@ func TestPodWithoutLabels(t *testing.T) {
 	if change := lifecycle.Advance(bare, lifecycle.Permits{}, lifecycle.Options{}, builders.Epoch); !change.IsEmpty() {
 		t.Errorf("Advance changes the pod: %+v", change)
 	}
-	old := lifecycle.FactsOf(builders.MakePod("web-0").Available().Obj())
+	old := lifecycle.NewPodFacts(builders.MakePod("web-0").Available().Obj())
 	response := lifecycle.AdmitUpdate(old, bare, false, lifecycle.Options{}, builders.Epoch)
 	if !response.Change.IsEmpty() || len(response.Denials) > 0 {
 		t.Errorf("a request that drops all labels returns %+v", response)

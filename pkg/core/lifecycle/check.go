@@ -49,8 +49,8 @@ func clientRequest(before, requested map[string]string) map[string]string {
 			sent[key] = value
 		}
 	}
-	left := idsOf(requested)
-	for _, id := range idsOf(before) {
+	left := operationIDs(requested)
+	for _, id := range operationIDs(before) {
 		operationType := label(appsv1alpha1.OperationTypeLabelPrefix, id)
 		switch {
 		case !slices.Contains(left, id):

@@ -15,9 +15,9 @@ type Condition struct {
 	Type, Reason, Message string
 }
 
-// conditionsOf returns the messages of the conditions of PodOps that are True on a pod, by
+// conditionStatuses returns the messages of the conditions of PodOps that are True on a pod, by
 // type; nil if none is True.
-func conditionsOf(pod *corev1.Pod) map[string]string {
+func conditionStatuses(pod *corev1.Pod) map[string]string {
 	var messages map[string]string
 	for i := range pod.Status.Conditions {
 		condition := &pod.Status.Conditions[i]

@@ -166,7 +166,7 @@ func (m *machine) stampAfter(id string) string {
 func latest(labels map[string]string, id string) time.Time {
 	var last time.Time
 	for _, prefix := range without(ownedPrefixes(), appsv1alpha1.DoneOperationTypeLabelPrefix, appsv1alpha1.UncheckedLabelPrefix) {
-		value, _ := valueOf(labels, prefix, id)
+		value, _ := labelValue(labels, prefix, id)
 		if at, ok := ParseTime(value); ok && at.After(last) {
 			last = at
 		}

@@ -104,28 +104,28 @@ type PodFacts struct {
 	GatesOnly bool
 }
 
-// FactsOf reads the facts from a pod. The result shares the pod's maps and slices.
-func FactsOf(pod *corev1.Pod) PodFacts {
+// NewPodFacts reads the facts from a pod. The result shares the pod's maps and slices.
+func NewPodFacts(pod *corev1.Pod) PodFacts {
 	facts := PodFacts{
 		Labels:      pod.Labels,
 		Finalizers:  pod.Finalizers,
 		Terminating: pod.DeletionTimestamp != nil,
-		Gate:        gateOf(pod),
+		Gate:        readGate(pod),
 	}
-	if gate := conditionOf(pod, appsv1alpha1.ServiceReadyGate); gate != nil {
+	if gate := findCondition(pod, appsv1alpha1.ServiceReadyGate); gate != nil {
 		facts.GateSince = gate.LastTransitionTime.Time
 		facts.NotSyncing = gate.Reason == appsv1alpha1.ReasonKubeletNotSyncing
 	}
 	conditions, err := ParseAvailableConditions(pod.Annotations)
 	facts.Expected, facts.ExpectedFinalizersErr = conditions.ExpectedFinalizers, err
 	facts.SettleTime, facts.GateSyncPolicy, facts.AnnotationErr = settings(pod.Annotations)
-	facts.Conditions = conditionsOf(pod)
-	if ready := conditionOf(pod, corev1.PodReady); ready != nil {
+	facts.Conditions = conditionStatuses(pod)
+	if ready := findCondition(pod, corev1.PodReady); ready != nil {
 		facts.Ready = ready.Status == corev1.ConditionTrue
 		facts.ReadySince = ready.LastTransitionTime.Time
 		facts.GatesOnly = !facts.Ready && ready.Reason == reasonReadinessGatesNotReady && otherGatesTrue(pod)
 	}
-	if c := conditionOf(pod, corev1.ContainersReady); c != nil {
+	if c := findCondition(pod, corev1.ContainersReady); c != nil {
 		facts.ContainersReady = c.Status == corev1.ConditionTrue
 	}
 	return facts
@@ -145,7 +145,7 @@ func (f PodFacts) Protected() bool {
 // the permit until the pod is available again, or the id is undone.
 func (f PodFacts) Permitted() bool {
 	m := machine{facts: f, labels: f.Labels}
-	return slices.ContainsFunc(idsOf(f.Labels), func(id string) bool { return m.isPermitted(id) || m.isFinished(id) })
+	return slices.ContainsFunc(operationIDs(f.Labels), func(id string) bool { return m.isPermitted(id) || m.isFinished(id) })
 }
 
 // ExpectedFinalizers returns the finalizers that must be on the pod before it may become
@@ -216,14 +216,14 @@ func ParseAvailableConditions(annotations map[string]string) (appsv1alpha1.Avail
 	return conditions, nil
 }
 
-func gateOf(pod *corev1.Pod) Gate {
+func readGate(pod *corev1.Pod) Gate {
 	inSpec := slices.ContainsFunc(pod.Spec.ReadinessGates, func(g corev1.PodReadinessGate) bool {
 		return g.ConditionType == appsv1alpha1.ServiceReadyGate
 	})
 	if !inSpec {
 		return GateMissing
 	}
-	condition := conditionOf(pod, appsv1alpha1.ServiceReadyGate)
+	condition := findCondition(pod, appsv1alpha1.ServiceReadyGate)
 	switch {
 	case condition == nil:
 		return GateUnset
@@ -239,14 +239,14 @@ func otherGatesTrue(pod *corev1.Pod) bool {
 		if gate.ConditionType == appsv1alpha1.ServiceReadyGate {
 			continue
 		}
-		if c := conditionOf(pod, gate.ConditionType); c == nil || c.Status != corev1.ConditionTrue {
+		if c := findCondition(pod, gate.ConditionType); c == nil || c.Status != corev1.ConditionTrue {
 			return false
 		}
 	}
 	return true
 }
 
-func conditionOf(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+func findCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == kind {
 			return &pod.Status.Conditions[i]

@@ -84,7 +84,7 @@ func TestFactsOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.want.Labels, tc.want.Finalizers = tc.pod.Labels, tc.pod.Finalizers
-			got := lifecycle.FactsOf(tc.pod)
+			got := lifecycle.NewPodFacts(tc.pod)
 			if diff := cmp.Diff(tc.want, got, cmpopts.EquateErrors(), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("facts differ (-want +got):\n%s", diff)
 			}
@@ -93,7 +93,7 @@ func TestFactsOf(t *testing.T) {
 }
 
 func TestExpectedFinalizersLeaveOutEmployersThatAreGone(t *testing.T) {
-	facts := lifecycle.FactsOf(builders.MakePod("web-0").Expect("Service/default/web", "prot.b").Expect("Service/default/db", "prot.a").
+	facts := lifecycle.NewPodFacts(builders.MakePod("web-0").Expect("Service/default/web", "prot.b").Expect("Service/default/db", "prot.a").
 		Expect("Service/default/www", "prot.b").Finalizer("prot.a").Obj())
 	if diff := cmp.Diff([]string{"prot.a", "prot.b"}, facts.ExpectedFinalizers()); diff != "" {
 		t.Errorf("each finalizer once, sorted (-want +got):\n%s", diff)
@@ -237,7 +237,7 @@ func TestPermitted(t *testing.T) {
 		"a permit that was void":            {pod: available().Waiting("a", "upgrade", since).Label(appsv1alpha1.PreCheckedLabelPrefix+"/a", "1")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := lifecycle.FactsOf(tc.pod.Obj()).Permitted(); got != tc.want {
+			if got := lifecycle.NewPodFacts(tc.pod.Obj()).Permitted(); got != tc.want {
 				t.Errorf("got %t, want %t", got, tc.want)
 			}
 		})

@@ -30,8 +30,8 @@ func FuzzAdmitUpdate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, oldLabels, newLabels, finalizers, annotation, forged string, status uint8, trusted bool) {
 		old := fuzzedPod(oldLabels, "", "", status)
 		requested := fuzzedPod(newLabels, finalizers, annotation, status)
-		checkRequest(t, lifecycle.FactsOf(old), lifecycle.FactsOf(requested), trusted, longKey(forged))
-		lifecycle.AdmitCreate(lifecycle.FactsOf(requested))
+		checkRequest(t, lifecycle.NewPodFacts(old), lifecycle.NewPodFacts(requested), trusted, longKey(forged))
+		lifecycle.AdmitCreate(lifecycle.NewPodFacts(requested))
 	})
 }
 
@@ -55,7 +55,7 @@ func TestAnyUpdate(t *testing.T) {
 			maps.Copy(pods[1].Labels, pods[0].Labels)
 		}
 		trusted := rapid.Bool().Draw(t, "trusted")
-		checkRequest(t, lifecycle.FactsOf(pods[0]), lifecycle.FactsOf(pods[1]), trusted, drawOwnedKey(t))
+		checkRequest(t, lifecycle.NewPodFacts(pods[0]), lifecycle.NewPodFacts(pods[1]), trusted, drawOwnedKey(t))
 	})
 }
 

@@ -79,8 +79,8 @@ func isPerLifecycle(key string) bool {
 	return IsOwned(key) || isWithoutID(key) || found && slices.Contains(clientPrefixes(), prefix)
 }
 
-// idsOf returns every id that some label names, sorted.
-func idsOf(labels map[string]string) []string {
+// operationIDs returns every id that some label names, sorted.
+func operationIDs(labels map[string]string) []string {
 	var ids []string
 	for key := range labels {
 		prefix, id, found := strings.Cut(key, "/")
@@ -97,11 +97,11 @@ func idsOf(labels map[string]string) []string {
 }
 
 // IDs returns every id that a label of a pod names, sorted.
-func IDs(labels map[string]string) []string { return idsOf(labels) }
+func IDs(labels map[string]string) []string { return operationIDs(labels) }
 
-// valueOf returns the value of a label of an id, and whether it is present. It allocates no key: every step of an
+// labelValue returns the value of a label of an id, and whether it is present. It allocates no key: every step of an
 // id reads most of its labels.
-func valueOf(labels map[string]string, prefix, id string) (value string, ok bool) {
+func labelValue(labels map[string]string, prefix, id string) (value string, ok bool) {
 	var buffer [128]byte // of the longest prefix, and an id of at most 63 bytes
 	key := append(append(append(buffer[:0], prefix...), '/'), id...)
 	value, ok = labels[string(key)]
@@ -111,11 +111,11 @@ func valueOf(labels map[string]string, prefix, id string) (value string, ok bool
 // Value returns the value of a label of an id, and whether it is present. prefix is one of the prefixes that end
 // in the domain of PodOpsLifecycle.
 func Value(labels map[string]string, prefix, id string) (value string, ok bool) {
-	return valueOf(labels, prefix, id)
+	return labelValue(labels, prefix, id)
 }
 
 func hasLabel(labels map[string]string, prefix, id string) bool {
-	_, ok := valueOf(labels, prefix, id)
+	_, ok := labelValue(labels, prefix, id)
 	return ok
 }
 

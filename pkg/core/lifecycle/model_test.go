@@ -62,7 +62,7 @@ func idsIn(labels map[string]string) []string {
 func (m *model) sees(t failer, before, after *corev1.Pod, requested map[string]string) {
 	t.Helper()
 	was, is := before.Labels, after.Labels
-	if !lifecycle.FactsOf(before).Controlled() {
+	if !lifecycle.NewPodFacts(before).Controlled() {
 		was, m.attempt, m.unchecked = nil, map[string]string{}, map[string]bool{}
 	}
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(append(idsIn(was), idsIn(is)...)))) {
@@ -197,7 +197,7 @@ var ownedPrefixes = []string{
 // and the gate was False already. A pod without a gate is protected by finalizers alone.
 func checkTrafficIsOff(t failer, before, after *corev1.Pod) {
 	t.Helper()
-	facts := lifecycle.FactsOf(before)
+	facts := lifecycle.NewPodFacts(before)
 	if slices.ContainsFunc(after.Finalizers, lifecycle.IsProtectionFinalizer) {
 		t.Fatalf("operate is granted with a protection finalizer: %v", after.Finalizers)
 	}
@@ -243,7 +243,7 @@ func keepsOffline(labels map[string]string) bool {
 // that was expected later may be missing on a pod that was available before.
 func checkAvailable(t failer, before, pod *corev1.Pod) {
 	t.Helper()
-	facts := lifecycle.FactsOf(pod)
+	facts := lifecycle.NewPodFacts(pod)
 	offline := keepsOffline(pod.Labels)
 	for _, id := range idsIn(pod.Labels) {
 		if offline && (has(pod.Labels, appsv1alpha1.CompleteLabelPrefix, id) || has(pod.Labels, appsv1alpha1.CompletingLabelPrefix, id)) {
@@ -255,7 +255,7 @@ func checkAvailable(t failer, before, pod *corev1.Pod) {
 	}
 	_, was := before.Labels[appsv1alpha1.ServiceAvailableLabelKey]
 	missing := slices.DeleteFunc(facts.ExpectedFinalizers(), func(name string) bool {
-		return slices.Contains(pod.Finalizers, name) || was && lifecycle.FactsOf(before).Controlled()
+		return slices.Contains(pod.Finalizers, name) || was && lifecycle.NewPodFacts(before).Controlled()
 	})
 	gateOpen := facts.Gate == lifecycle.GateTrue || facts.Gate == lifecycle.GateMissing
 	if !gateOpen || !facts.Ready && !facts.GatesOnly {
@@ -269,7 +269,7 @@ func checkAvailable(t failer, before, pod *corev1.Pod) {
 // checkGate checks the gate after every write of the controller.
 func checkGate(t failer, pod *corev1.Pod) {
 	t.Helper()
-	facts := lifecycle.FactsOf(pod)
+	facts := lifecycle.NewPodFacts(pod)
 	offline := facts.Controlled() && keepsOffline(pod.Labels)
 	wrong := offline && facts.Gate != lifecycle.GateFalse || !offline && facts.Gate == lifecycle.GateFalse
 	if facts.Gate != lifecycle.GateMissing && wrong {

@@ -26,7 +26,7 @@ func DescribeOperation(operationType, id string) string {
 func Operations(p PodFacts) []string {
 	m := machine{facts: p, labels: p.Labels}
 	var operations []string
-	for _, id := range idsOf(p.Labels) {
+	for _, id := range operationIDs(p.Labels) {
 		var operationType string
 		switch {
 		case m.isPermitted(id):

@@ -35,9 +35,9 @@ const (
 	maxPendingFinalizers, maxPendingName = 3, 200
 )
 
-// PendingOf returns the change of traffic that a pod waits for. It returns false for a pod
+// FindPending returns the change of traffic that a pod waits for. It returns false for a pod
 // that waits for a rule, for the operation itself, or not at all.
-func PendingOf(p PodFacts) (Pending, bool) {
+func FindPending(p PodFacts) (Pending, bool) {
 	if p.Terminating || !p.Controlled() {
 		return Pending{}, false
 	}
@@ -58,7 +58,7 @@ func (f PodFacts) pendingOff(since time.Time) (Pending, bool) {
 	slices.Sort(pending.Finalizers)
 	switch {
 	case len(pending.Finalizers) > 0:
-		pending.Unknown = len(f.employersOf(pending.Finalizers[0])) == 0
+		pending.Unknown = len(f.employersFor(pending.Finalizers[0])) == 0
 		pending.Text = "waits for " + f.named(pending.Finalizers, func(name string, employers []string) string {
 			if len(employers) == 0 {
 				return fmt.Sprintf("an unknown owner to take finalizer %s off (annotation %s does not name it)", name, appsv1alpha1.AvailableConditionsAnnotationKey)
@@ -94,9 +94,9 @@ func (f PodFacts) pendingOn() (Pending, bool) {
 
 // preparingSince returns when the first id of the pod began to wait for its traffic to go off.
 func (f PodFacts) preparingSince() (since time.Time, ok bool) {
-	for _, id := range idsOf(f.Labels) {
+	for _, id := range operationIDs(f.Labels) {
 		for _, prefix := range []string{appsv1alpha1.PrepareLabelPrefix, appsv1alpha1.PreparingLabelPrefix} {
-			value, _ := valueOf(f.Labels, prefix, id)
+			value, _ := labelValue(f.Labels, prefix, id)
 			at, parsed := ParseTime(value)
 			if parsed && (!ok || at.Before(since)) {
 				since, ok = at, true
@@ -106,8 +106,8 @@ func (f PodFacts) preparingSince() (since time.Time, ok bool) {
 	return since, ok
 }
 
-// employersOf returns the employers that expect a finalizer, sorted.
-func (f PodFacts) employersOf(finalizer string) []string {
+// employersFor returns the employers that expect a finalizer, sorted.
+func (f PodFacts) employersFor(finalizer string) []string {
 	var employers []string
 	for employer, name := range f.Expected {
 		if name == finalizer {
@@ -122,7 +122,7 @@ func (f PodFacts) employersOf(finalizer string) []string {
 func (f PodFacts) named(finalizers []string, words func(name string, employers []string) string) string {
 	var parts []string
 	for _, name := range finalizers[:min(len(finalizers), maxPendingFinalizers)] {
-		parts = append(parts, words(text.Line(name, maxPendingName), f.employersOf(name)))
+		parts = append(parts, words(text.Line(name, maxPendingName), f.employersFor(name)))
 	}
 	if more := len(finalizers) - len(parts); more > 0 {
 		parts = append(parts, fmt.Sprintf("%d more", more))

@@ -58,7 +58,7 @@ func TestPendingOf(t *testing.T) {
 		"it is not under PodOps":       {pod: preparing().Finalizer(prot+"lb").Label(appsv1alpha1.ControlLabelKey, "no").Obj()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pending, ok := lifecycle.PendingOf(lifecycle.FactsOf(tc.pod))
+			pending, ok := lifecycle.FindPending(lifecycle.NewPodFacts(tc.pod))
 			if ok != (tc.reason != "") {
 				t.Fatalf("waits: %v, %+v", ok, pending)
 			}
@@ -78,7 +78,7 @@ func TestPendingIsBounded(t *testing.T) {
 	for _, char := range []string{"a", "b", "c", "d", "e"} {
 		b.Expect(strings.Repeat(char+"\x1b", 300), "prot/same")
 	}
-	pending, ok := lifecycle.PendingOf(lifecycle.FactsOf(b.Obj()))
+	pending, ok := lifecycle.FindPending(lifecycle.NewPodFacts(b.Obj()))
 	if !ok || len(pending.Text) > 1000 || strings.Contains(pending.Text, "\x1b") {
 		t.Errorf("%d bytes: %.100q", len(pending.Text), pending.Text)
 	}

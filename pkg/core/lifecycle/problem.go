@@ -33,8 +33,8 @@ type Problem struct {
 	Text   string
 }
 
-// ProblemOf returns the first problem of a pod; the zero value for a pod without a problem.
-func ProblemOf(facts PodFacts, change Change, options Options) Problem {
+// FindProblem returns the first problem of a pod; the zero value for a pod without a problem.
+func FindProblem(facts PodFacts, change Change, options Options) Problem {
 	if untyped := UntypedIDs(facts); len(untyped) > 0 {
 		return Problem{ProblemInvalidLifecycle, UntypedText(untyped)}
 	}

@@ -79,7 +79,7 @@ func (c *cast) ChaosController(t *rapid.T) { c.advanceAll(t) }
 
 func (c *cast) advanceAll(t failer) {
 	permits := lifecycle.Permits{PreCheck: map[string]string{}, PostCheck: map[string]string{}}
-	for _, w := range lifecycle.WaitingIDs(lifecycle.FactsOf(c.sim.pod)) {
+	for _, w := range lifecycle.WaitingIDs(lifecycle.NewPodFacts(c.sim.pod)) {
 		permitsOf(permits, string(w.Stage))[w.ID] = w.Attempt
 	}
 	before := c.sim.pod
@@ -128,7 +128,7 @@ func (c *cast) repair(t failer) {
 	c.sim.kubelet.Healthy = true
 	c.request(t, func(pod *corev1.Pod) {
 		delete(pod.Labels, appsv1alpha1.StayOfflineLabelKey)
-		if lifecycle.FactsOf(pod).ExpectedFinalizersErr != nil {
+		if lifecycle.NewPodFacts(pod).ExpectedFinalizersErr != nil {
 			expect(pod, []string{lbFinalizer})
 		}
 		setFinalizer(pod, otherFinalizer, false)
@@ -165,7 +165,7 @@ func (c *cast) reconcile(t failer) {
 func (c *cast) atRest() bool {
 	pod := c.sim.pod
 	_, available := pod.Labels[appsv1alpha1.ServiceAvailableLabelKey]
-	if facts := lifecycle.FactsOf(pod); !facts.Controlled() {
+	if facts := lifecycle.NewPodFacts(pod); !facts.Controlled() {
 		return !available && facts.Gate != lifecycle.GateFalse && facts.Gate != lifecycle.GateUnset
 	}
 	return available && len(idsIn(pod.Labels)) == 0

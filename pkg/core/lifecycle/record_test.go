@@ -20,7 +20,7 @@ type recorder struct {
 }
 
 func newRecorder(t *testing.T) *recorder {
-	facts := lifecycle.FactsOf(builders.MakePod("web-0").Available().Obj())
+	facts := lifecycle.NewPodFacts(builders.MakePod("web-0").Available().Obj())
 	return &recorder{t: t, facts: facts, bare: facts, now: builders.Epoch}
 }
 
@@ -148,7 +148,7 @@ func hasLabel(r *recorder, prefix string) bool {
 
 // TestOnlyPodOpsRecordsABegin shows that no client chooses the trace of its lifecycle.
 func TestOnlyPodOpsRecordsABegin(t *testing.T) {
-	old := lifecycle.FactsOf(builders.MakePod("web-0").Available().Obj())
+	old := lifecycle.NewPodFacts(builders.MakePod("web-0").Available().Obj())
 	forged := old
 	forged.Labels = maps.Clone(old.Labels)
 	begin(forged.Labels)

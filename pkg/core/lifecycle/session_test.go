@@ -102,9 +102,9 @@ func (s *session) execute(t *testing.T, words []string) string {
 	case "advance":
 		return printChange(s.sim.reconcile(t, s.permits))
 	case "waiting":
-		return printWaiting(lifecycle.WaitingIDs(lifecycle.FactsOf(s.sim.pod)))
+		return printWaiting(lifecycle.WaitingIDs(lifecycle.NewPodFacts(s.sim.pod)))
 	case "renew":
-		change := lifecycle.Renew(lifecycle.FactsOf(s.sim.pod), s.sim.clock.Now())
+		change := lifecycle.Renew(lifecycle.NewPodFacts(s.sim.pod), s.sim.clock.Now())
 		s.sim.bypass(func(pod *corev1.Pod) { pod.Labels = change.Apply(pod.Labels) })
 		return printChange(change)
 	case "kubelet":
@@ -261,7 +261,7 @@ func (s *session) show() string {
 		return "gone"
 	}
 	pod := s.sim.pod
-	facts := lifecycle.FactsOf(pod)
+	facts := lifecycle.NewPodFacts(pod)
 	gate := [...]string{"missing", "unset", "false", "true"}[facts.Gate]
 	lines := []string{"labels " + printLabels(pod.Labels)}
 	if len(pod.Finalizers) > 0 {

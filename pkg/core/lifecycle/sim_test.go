@@ -70,7 +70,7 @@ func (w *environment) observe() {
 	if w.gone() {
 		return
 	}
-	if readiness := lifecycle.FactsOf(w.pod).Readiness(); readiness != w.readiness {
+	if readiness := lifecycle.NewPodFacts(w.pod).Readiness(); readiness != w.readiness {
 		w.readiness, w.steady = readiness, 0
 	}
 }
@@ -78,7 +78,7 @@ func (w *environment) observe() {
 // facts returns the facts that the controller sees.
 func (w *environment) facts() lifecycle.PodFacts {
 	w.observe()
-	facts := lifecycle.FactsOf(w.pod)
+	facts := lifecycle.NewPodFacts(w.pod)
 	facts.Gone, facts.SteadyFor, facts.Services = w.goneEmployers, w.steady, w.services
 	facts.HasCreateRules = w.createRules
 	return facts
@@ -97,7 +97,7 @@ func (w *environment) update(t failer, trusted bool, edit, then func(*corev1.Pod
 	t.Helper()
 	old, requested := w.pod, w.pod.DeepCopy()
 	edit(requested)
-	oldFacts, facts := lifecycle.FactsOf(old), lifecycle.FactsOf(requested)
+	oldFacts, facts := lifecycle.NewPodFacts(old), lifecycle.NewPodFacts(requested)
 	admission := checkedAdmitUpdate(t, oldFacts, facts, trusted, w.opts, w.clock.Now())
 	if len(admission.Denials) > 0 {
 		return response{denials: admission.Denials}
@@ -108,7 +108,7 @@ func (w *environment) update(t failer, trusted bool, edit, then func(*corev1.Pod
 	}
 	requested.Status = *old.Status.DeepCopy()
 	requested.DeletionTimestamp = old.DeletionTimestamp
-	denials := lifecycle.CheckUpdate(oldFacts, lifecycle.FactsOf(requested), trusted, w.opts, w.clock.Now().Add(time.Millisecond))
+	denials := lifecycle.CheckUpdate(oldFacts, lifecycle.NewPodFacts(requested), trusted, w.opts, w.clock.Now().Add(time.Millisecond))
 	if len(denials) > 0 {
 		if then == nil {
 			t.Fatalf("CheckUpdate denies what AdmitUpdate produced: %v", denials)
@@ -121,7 +121,7 @@ func (w *environment) update(t failer, trusted bool, edit, then func(*corev1.Pod
 
 // create sends the creation of the pod through admission and stores it.
 func (w *environment) create(pod *corev1.Pod) response {
-	admission := lifecycle.AdmitCreate(lifecycle.FactsOf(pod))
+	admission := lifecycle.AdmitCreate(lifecycle.NewPodFacts(pod))
 	pod.Labels = admission.Change.Apply(pod.Labels)
 	w.store(pod)
 	return response{stripped: admission.Stripped, change: admission.Change}
@@ -142,7 +142,7 @@ func (w *environment) reconcile(t failer, permits lifecycle.Permits) lifecycle.C
 		return change
 	}
 	w.controllerWrites++
-	if before := lifecycle.FactsOf(w.pod); change.Gate != nil && *change.Gate && w.createRules && before.Controlled() && before.Gate == lifecycle.GateUnset {
+	if before := lifecycle.NewPodFacts(w.pod); change.Gate != nil && *change.Gate && w.createRules && before.Controlled() && before.Gate == lifecycle.GateUnset {
 		t.Fatalf("the gate of a new pod opens before its PostCheck rules have passed")
 	}
 	pod := w.pod.DeepCopy()

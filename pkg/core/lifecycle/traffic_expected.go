@@ -24,12 +24,12 @@ func (f PodFacts) ExpectsTraffic() bool {
 // Preparing reports whether some id of the pod waits for its traffic to go off, under
 // either name of the label.
 func (f PodFacts) Preparing() bool {
-	return slices.ContainsFunc(idsOf(f.Labels), func(id string) bool {
+	return slices.ContainsFunc(operationIDs(f.Labels), func(id string) bool {
 		return hasLabel(f.Labels, appsv1alpha1.PrepareLabelPrefix, id) || hasLabel(f.Labels, appsv1alpha1.PreparingLabelPrefix, id)
 	})
 }
 
 // operating reports whether some id of the pod was granted its operation.
 func (f PodFacts) operating() bool {
-	return slices.ContainsFunc(idsOf(f.Labels), func(id string) bool { return hasLabel(f.Labels, appsv1alpha1.OperateLabelPrefix, id) })
+	return slices.ContainsFunc(operationIDs(f.Labels), func(id string) bool { return hasLabel(f.Labels, appsv1alpha1.OperateLabelPrefix, id) })
 }

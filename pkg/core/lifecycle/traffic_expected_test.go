@@ -29,7 +29,7 @@ func TestExpectsTraffic(t *testing.T) {
 		"an unready pod that is not under PodOps":                {builders.MakePod("a").Uncontrolled().Unready(now), false},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			if got := lifecycle.FactsOf(tc.pod.Obj()).ExpectsTraffic(); got != tc.want {
+			if got := lifecycle.NewPodFacts(tc.pod.Obj()).ExpectsTraffic(); got != tc.want {
 				t.Errorf("ExpectsTraffic = %v, want %v", got, tc.want)
 			}
 		})

@@ -27,7 +27,7 @@ func WaitingIDs(p PodFacts) []Waiting {
 	}
 	m := machine{labels: p.Labels} // which reads labels only
 	var waiting []Waiting
-	for _, id := range idsOf(p.Labels) {
+	for _, id := range operationIDs(p.Labels) {
 		operating := m.has(appsv1alpha1.OperatingLabelPrefix, id)
 		operationType := m.get(appsv1alpha1.OperationTypeLabelPrefix, id)
 		switch {
@@ -45,8 +45,8 @@ func WaitingIDs(p PodFacts) []Waiting {
 // them; an id that bypassed admission waits for its type.
 func UntypedIDs(p PodFacts) []string {
 	var untyped []string
-	for _, id := range idsOf(p.Labels) {
-		operationType, _ := valueOf(p.Labels, appsv1alpha1.OperationTypeLabelPrefix, id)
+	for _, id := range operationIDs(p.Labels) {
+		operationType, _ := labelValue(p.Labels, appsv1alpha1.OperationTypeLabelPrefix, id)
 		if operationType == "" && hasLabel(p.Labels, appsv1alpha1.OperatingLabelPrefix, id) {
 			untyped = append(untyped, id)
 		}

@@ -21,16 +21,16 @@ func Rule(spec *appsv1alpha1.PodTransitionRuleSpec) field.ErrorList {
 		return field.ErrorList{field.TooMany(root.Child("rules"), count, appsv1alpha1.MaxTransitionRules)}
 	}
 	errs := Selector(spec.Selector, root.Child("selector"))
-	values := valuesOf(spec.Selector)
+	values := countValues(spec.Selector)
 	for i := range spec.Rules {
 		rule, path := &spec.Rules[i], root.Child("rules").Index(i)
 		if rule.Filter != nil {
 			errs = append(errs, Selector(rule.Filter.LabelSelector, path.Child("filter", "labelSelector"))...)
-			values += valuesOf(rule.Filter.LabelSelector)
+			values += countValues(rule.Filter.LabelSelector)
 		}
 		if rule.LabelCheck != nil {
 			errs = append(errs, Selector(rule.LabelCheck.Requires, path.Child("labelCheck", "requires"))...)
-			values += valuesOf(rule.LabelCheck.Requires)
+			values += countValues(rule.LabelCheck.Requires)
 		}
 	}
 	if len(errs) > 0 {
@@ -102,8 +102,8 @@ func matchExpression(expression metav1.LabelSelectorRequirement, path *field.Pat
 	return nil
 }
 
-// valuesOf counts the labels and values of a selector. Each is a separate string in memory.
-func valuesOf(selector *metav1.LabelSelector) int {
+// countValues counts the labels and values of a selector. Each is a separate string in memory.
+func countValues(selector *metav1.LabelSelector) int {
 	if selector == nil {
 		return 0
 	}

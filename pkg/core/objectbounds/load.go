@@ -95,7 +95,7 @@ func stubRule(object *appsv1alpha1.PodTransitionRule, errs field.ErrorList) {
 	}
 	seen := map[string]bool{}
 	for _, rule := range object.Spec.Rules {
-		stub := appsv1alpha1.TransitionRule{Stage: stageOf(rule.Stage), Enforcement: enforcementOf(rule.Enforcement)}
+		stub := appsv1alpha1.TransitionRule{Stage: effectiveStage(rule.Stage), Enforcement: effectiveEnforcement(rule.Enforcement)}
 		stub.Name = strings.ToLower(fmt.Sprintf("too-large-%s-%s", stub.Stage, stub.Enforcement))
 		if !rule.Disabled && !seen[stub.Name] {
 			seen[stub.Name] = true
@@ -118,14 +118,14 @@ func isStub(rules []appsv1alpha1.TransitionRule) bool {
 	})
 }
 
-func stageOf(stage appsv1alpha1.TransitionStage) appsv1alpha1.TransitionStage {
+func effectiveStage(stage appsv1alpha1.TransitionStage) appsv1alpha1.TransitionStage {
 	if stage == appsv1alpha1.StagePostCheck {
 		return stage
 	}
 	return appsv1alpha1.StagePreCheck
 }
 
-func enforcementOf(enforcement appsv1alpha1.Enforcement) appsv1alpha1.Enforcement {
+func effectiveEnforcement(enforcement appsv1alpha1.Enforcement) appsv1alpha1.Enforcement {
 	switch enforcement {
 	case appsv1alpha1.EnforcementWarn, appsv1alpha1.EnforcementDryRun:
 		return enforcement

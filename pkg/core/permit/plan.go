@@ -330,7 +330,7 @@ func (a *allocation) deny(c Candidate) (Denial, bool) {
 func (a *allocation) lacking(c Candidate) (rule.RuleID, bool) {
 	pod := c.Request.Pod
 	for _, need := range c.Needs {
-		b, ok := a.budgets[budgetOf(need)]
+		b, ok := a.budgets[budgetName(need)]
 		if !ok && pod.Available {
 			return need, true
 		}
@@ -352,8 +352,8 @@ func (a *allocation) lacking(c Candidate) (rule.RuleID, bool) {
 	return rule.RuleID{}, false
 }
 
-// budgetOf returns the name of the budget of a rule.
-func budgetOf(id rule.RuleID) string {
+// budgetName returns the name of the budget of a rule.
+func budgetName(id rule.RuleID) string {
 	if id.IsDisruptionBudget() {
 		return id.String()
 	}

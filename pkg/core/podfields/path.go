@@ -129,7 +129,7 @@ func descend(elements []element) (field, error) {
 		return nil, fmt.Errorf("a path begins with metadata, spec or status, not with %q", root.name)
 	}
 	var steps field
-	found, path := typeOf[corev1.Pod](), ""
+	found, path := reflect.TypeFor[corev1.Pod](), ""
 	for i, e := range elements {
 		if found.Kind() == reflect.Pointer {
 			found = found.Elem()
@@ -137,7 +137,7 @@ func descend(elements []element) (field, error) {
 		switch {
 		case found.Kind() == reflect.Slice || found.Kind() == reflect.Array:
 			return nil, listError(path)
-		case found == typeOf[map[string]string]():
+		case found == reflect.TypeFor[map[string]string]():
 			return nil, fmt.Errorf("%s is a map: write %s['%s']", path, path, rest(elements[i:]))
 		case found.Kind() != reflect.Struct || isTime(found):
 			return nil, fmt.Errorf("%s is a value and has no field %q", path, e.name)
@@ -169,13 +169,13 @@ func descend(elements []element) (field, error) {
 func (s *step) enter(path, subscript string, found reflect.Type) (reflect.Type, error) {
 	name, _ := itemName(path)
 	switch {
-	case found == typeOf[map[string]string]():
+	case found == reflect.TypeFor[map[string]string]():
 		key, err := keyIn(subscript)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		s.key = key
-		return typeOf[string](), checkKey(path, key)
+		return reflect.TypeFor[string](), checkKey(path, key)
 	case name != "":
 		item, ok := strings.CutPrefix(subscript, name+"=")
 		if !ok {
@@ -208,7 +208,7 @@ func checkWhole(path string, found reflect.Type) error {
 		found = found.Elem()
 	}
 	switch {
-	case isScalar(found), found == typeOf[map[string]string](), isAddresses(found):
+	case isScalar(found), found == reflect.TypeFor[map[string]string](), isAddresses(found):
 		return nil
 	case found.Kind() == reflect.Slice || found.Kind() == reflect.Array:
 		return listError(path)
@@ -290,11 +290,9 @@ func isScalar(found reflect.Type) bool {
 	}
 }
 
-func isTime(found reflect.Type) bool { return found == typeOf[metav1.Time]() }
+func isTime(found reflect.Type) bool { return found == reflect.TypeFor[metav1.Time]() }
 
 // isAddresses reports whether the downward API joins a list with commas.
 func isAddresses(found reflect.Type) bool {
-	return found == typeOf[[]corev1.PodIP]() || found == typeOf[[]corev1.HostIP]()
+	return found == reflect.TypeFor[[]corev1.PodIP]() || found == reflect.TypeFor[[]corev1.HostIP]()
 }
-
-func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }

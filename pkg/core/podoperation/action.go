@@ -48,7 +48,7 @@ func OperationType(action appsv1alpha1.PodOperationAction) string {
 func Images(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) (images map[string]string, record Record, err error) {
 	images, record = map[string]string{}, Record{Containers: map[string]string{}, Images: map[string]string{}}
 	for _, wanted := range wantedImages(action, pod) {
-		container, status := containerOf(pod, wanted.Name)
+		container, status := findContainer(pod, wanted.Name)
 		if container == nil {
 			return nil, Record{}, noContainer(pod, wanted.Name)
 		}
@@ -61,7 +61,7 @@ func Images(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) (images map
 				return nil, Record{}, fmt.Errorf("restarting container %s: %w", wanted.Name, err)
 			}
 		}
-		if before, after := repositoryOf(container.Image), repositoryOf(image); before != after {
+		if before, after := imageRepository(container.Image), imageRepository(image); before != after {
 			return nil, Record{}, fmt.Errorf(
 				"container %s has an image of the repository %s, and not of %s: change the template of the owner instead", wanted.Name, before, after)
 		}
@@ -89,7 +89,7 @@ func Check(action appsv1alpha1.PodOperationAction, pod *corev1.Pod, now time.Tim
 		return changing(images, pod, now), err
 	case appsv1alpha1.ActionRestart:
 		for _, wanted := range wantedImages(action, pod) {
-			container, status := containerOf(pod, wanted.Name)
+			container, status := findContainer(pod, wanted.Name)
 			if container == nil {
 				return "", noContainer(pod, wanted.Name)
 			}
@@ -109,7 +109,7 @@ func Check(action appsv1alpha1.PodOperationAction, pod *corev1.Pod, now time.Tim
 func IsDone(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) bool {
 	switch action.Type {
 	case appsv1alpha1.ActionResize:
-		_, applied, _ := resizeOf(action, pod)
+		_, applied, _ := resizeProgress(action, pod)
 		return applied
 	case appsv1alpha1.ActionUpdateImages:
 		images, _, err := Images(action, pod)
@@ -164,10 +164,10 @@ func wantedImages(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) []app
 	return wanted
 }
 
-// repositoryOf returns an image without its tag and digest, as the admission policy podops-manager
+// imageRepository returns an image without its tag and digest, as the admission policy podops-manager
 // compares it: as it is written, without a default registry. The colon of a tag is behind the last
 // slash, the colon of a port is not.
-func repositoryOf(image string) string {
+func imageRepository(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	name := strings.LastIndex(image, "/") + 1
 	last, _, _ := strings.Cut(image[name:], ":")
@@ -214,7 +214,7 @@ const renamedDelay = 30 * time.Second
 func isPending(record Record, pod *corev1.Pod, now time.Time) (pending bool, wait time.Duration) {
 	pending = isUnseen(pod)
 	for name, before := range record.Containers {
-		container, status := containerOf(pod, name)
+		container, status := findContainer(pod, name)
 		if container == nil || status == nil || status.State.Running == nil {
 			continue
 		}
@@ -227,7 +227,7 @@ func isPending(record Record, pod *corev1.Pod, now time.Time) (pending bool, wai
 // isRunning reports whether every container of a record runs.
 func isRunning(record Record, pod *corev1.Pod) bool {
 	for name := range record.Containers {
-		if _, status := containerOf(pod, name); status == nil || status.State.Running == nil {
+		if _, status := findContainer(pod, name); status == nil || status.State.Running == nil {
 			return false
 		}
 	}
@@ -247,7 +247,7 @@ func untilRenamed(pod *corev1.Pod, container *corev1.Container, status *corev1.C
 // new image already.
 func changing(images map[string]string, pod *corev1.Pod, now time.Time) (waits string) {
 	for _, name := range slices.Sorted(maps.Keys(images)) {
-		container, status := containerOf(pod, name)
+		container, status := findContainer(pod, name)
 		switch {
 		case status == nil || status.State.Running == nil:
 		case isUnseen(pod):
@@ -266,7 +266,7 @@ func reverted(record Record, pod *corev1.Pod) string {
 		return ""
 	}
 	for _, name := range slices.Sorted(maps.Keys(record.Images)) {
-		container, status := containerOf(pod, name)
+		container, status := findContainer(pod, name)
 		if container != nil && container.Image == record.Images[name] && status != nil && status.ContainerID == record.Containers[name] {
 			return name
 		}
@@ -319,16 +319,16 @@ func runsAnotherTag(wanted reference.Named, image string) bool {
 func Resources(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) (map[string]*corev1.ResourceRequirements, error) {
 	resources := map[string]*corev1.ResourceRequirements{}
 	for _, wanted := range action.Resize.Containers {
-		container, _ := containerOf(pod, wanted.Name)
+		container, _ := findContainer(pod, wanted.Name)
 		if container == nil {
 			return nil, noContainer(pod, wanted.Name)
 		}
-		resources[wanted.Name] = &corev1.ResourceRequirements{Requests: listOf(wanted.Requests), Limits: listOf(wanted.Limits)}
+		resources[wanted.Name] = &corev1.ResourceRequirements{Requests: resourceList(wanted.Requests), Limits: resourceList(wanted.Limits)}
 	}
 	return resources, nil
 }
 
-func listOf(resources *appsv1alpha1.ResizableResources) corev1.ResourceList {
+func resourceList(resources *appsv1alpha1.ResizableResources) corev1.ResourceList {
 	if resources == nil {
 		return nil
 	}
@@ -341,16 +341,16 @@ func listOf(resources *appsv1alpha1.ResizableResources) corev1.ResourceList {
 	return list
 }
 
-// resizeOf returns how far the resize of a pod is: whether its spec has the resources, whether its
+// resizeProgress returns how far the resize of a pod is: whether its spec has the resources, whether its
 // kubelet has applied them, and why it never will.
-func resizeOf(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) (written, applied bool, infeasible string) {
+func resizeProgress(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) (written, applied bool, infeasible string) {
 	written, applied = true, true
 	for _, wanted := range action.Resize.Containers {
-		container, status := containerOf(pod, wanted.Name)
+		container, status := findContainer(pod, wanted.Name)
 		if container == nil {
 			return false, false, ""
 		}
-		requests, limits := listOf(wanted.Requests), listOf(wanted.Limits)
+		requests, limits := resourceList(wanted.Requests), resourceList(wanted.Limits)
 		written = written && contains(container.Resources.Requests, requests) && contains(container.Resources.Limits, limits)
 		applied = applied && status != nil && status.Resources != nil &&
 			contains(status.Resources.Requests, requests) && contains(status.Resources.Limits, limits)
@@ -386,8 +386,8 @@ func contains(list, wanted corev1.ResourceList) bool {
 	return true
 }
 
-// containerOf returns a container of a pod and its status; nil for each that does not exist.
-func containerOf(pod *corev1.Pod, name string) (container *corev1.Container, status *corev1.ContainerStatus) {
+// findContainer returns a container of a pod and its status; nil for each that does not exist.
+func findContainer(pod *corev1.Pod, name string) (container *corev1.Container, status *corev1.ContainerStatus) {
 	for i := range pod.Spec.Containers {
 		if pod.Spec.Containers[i].Name == name {
 			container = &pod.Spec.Containers[i]

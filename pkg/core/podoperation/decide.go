@@ -247,7 +247,7 @@ func (r *round) plan(d *Decision) {
 	for i := range r.targets {
 		t := &r.targets[i]
 		d.Wake = backoff.MinDelay(d.Wake, t.wait)
-		switch kind := r.stepOf(t); {
+		switch kind := r.nextStep(t); {
 		case t.blocked && t.state == appsv1alpha1.PodWaiting:
 			room-- // none of the last pods begins in its place
 			blocked = true
@@ -282,8 +282,8 @@ func (r *round) withdrawLast(count int32) (steps []Step) {
 	return steps
 }
 
-// stepOf returns the next step of a pod; Begin only if there is room.
-func (r *round) stepOf(t *target) StepKind {
+// nextStep returns the next step of a pod; Begin only if there is room.
+func (r *round) nextStep(t *target) StepKind {
 	switch {
 	case r.isUndone(t):
 		return Undo

@@ -50,7 +50,7 @@ func has(pod *corev1.Pod, prefix, id string) bool {
 // observe returns the state of a pod in an operation.
 func observe(operation *appsv1alpha1.PodOperation, pod *corev1.Pod, now time.Time) target {
 	id := ID(operation.UID)
-	record, recorded := recordOf(operation.UID, pod)
+	record, recorded := readRecord(operation.UID, pod)
 	t := target{
 		pod: pod, during: has(pod, appsv1alpha1.OperatingLabelPrefix, id), written: recorded && record.Failed == "",
 		checking: has(pod, appsv1alpha1.PreCheckLabelPrefix, id),
@@ -100,7 +100,7 @@ func (t *target) observeAction(operation *appsv1alpha1.PodOperation, record Reco
 	finished, failed, waits := false, "", ""
 	switch action.Type {
 	case appsv1alpha1.ActionResize:
-		t.written, finished, failed = resizeOf(action, t.pod)
+		t.written, finished, failed = resizeProgress(action, t.pod)
 		t.pending = t.written && !finished && failed == "" && !isDeferred(t.pod)
 		t.message = "waits for its kubelet to resize it"
 	case appsv1alpha1.ActionDelete, appsv1alpha1.ActionEvict:

@@ -45,9 +45,9 @@ func (r Record) String() string {
 	return string(value)
 }
 
-// recordOf returns the record of a PodOperation on a pod. A malformed record counts as a failure: the
+// readRecord returns the record of a PodOperation on a pod. A malformed record counts as a failure: the
 // pod may have been operated on.
-func recordOf(operation types.UID, pod *corev1.Pod) (record Record, found bool) {
+func readRecord(operation types.UID, pod *corev1.Pod) (record Record, found bool) {
 	return parse(pod.Annotations[RecordKey(operation)])
 }
 

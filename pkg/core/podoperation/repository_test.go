@@ -23,7 +23,7 @@ func TestRepositoryOf(t *testing.T) {
 		{"[2001:db8::1]:5000/web:v1", "[2001:db8::1]:5000/web"},
 	} {
 		t.Run(tc.image, func(t *testing.T) {
-			if got := repositoryOf(tc.image); got != tc.want {
+			if got := imageRepository(tc.image); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 			parsed, err := reference.Parse(tc.image)

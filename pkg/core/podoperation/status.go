@@ -39,7 +39,7 @@ func (r *round) list() []appsv1alpha1.PodOperationPod {
 
 // describe writes the conditions.
 func describe(status *appsv1alpha1.PodOperationStatus, reason string, s Snapshot) {
-	message := text.Line(messageOf(status, reason, s), maxConditionBytes)
+	message := text.Line(readyMessage(status, reason, s), maxConditionBytes)
 	isOver := status.CompletionTime != nil
 	stops := slices.Contains([]string{
 		appsv1alpha1.ReasonPodsFailed, appsv1alpha1.ReasonNoTargets, appsv1alpha1.ReasonCancelled,
@@ -62,8 +62,8 @@ func describe(status *appsv1alpha1.PodOperationStatus, reason string, s Snapshot
 	slices.SortFunc(status.Conditions, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
 }
 
-// messageOf explains a reason.
-func messageOf(status *appsv1alpha1.PodOperationStatus, reason string, s Snapshot) string {
+// readyMessage explains a reason.
+func readyMessage(status *appsv1alpha1.PodOperationStatus, reason string, s Snapshot) string {
 	progress := fmt.Sprintf("%d of %d pods have been operated on", status.Succeeded, status.Total)
 	switch reason {
 	case appsv1alpha1.ReasonInvalidTarget:

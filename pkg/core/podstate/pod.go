@@ -16,7 +16,7 @@ import (
 //   - it has the label service-available,
 //   - it is Ready,
 //   - it is neither terminating nor finished.
-func Available(pod *corev1.Pod) bool { return AvailableBy(pod, lifecycle.FactsOf(pod)) }
+func Available(pod *corev1.Pod) bool { return AvailableBy(pod, lifecycle.NewPodFacts(pod)) }
 
 // AvailableBy is Available for a caller that has the facts of the pod.
 func AvailableBy(pod *corev1.Pod, facts lifecycle.PodFacts) bool {

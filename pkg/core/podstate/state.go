@@ -148,7 +148,7 @@ type Withheld struct {
 // Of returns the state of a pod. gone reports whether an employer of the pod does not exist or does not
 // select it; nil if that is unknown.
 func Of(pod *corev1.Pod, gone func(employer string) bool) State {
-	facts := lifecycle.FactsOf(pod)
+	facts := lifecycle.NewPodFacts(pod)
 	if gone != nil {
 		for _, employer := range facts.Missing() {
 			if gone(employer) {
@@ -158,22 +158,22 @@ func Of(pod *corev1.Pod, gone func(employer string) bool) State {
 	}
 	state := State{
 		Namespace: pod.Namespace, Name: pod.Name, Available: AvailableBy(pod, facts), Ready: facts.Ready,
-		Operations: operationsOf(facts), Finalizers: finalizersOf(facts), Withheld: WithheldBy(pod.Annotations),
+		Operations: listOperations(facts), Finalizers: listFinalizers(facts), Withheld: WithheldBy(pod.Annotations),
 		SkipRules: SkipRules(pod.Annotations), BreakGlass: BreakGlass(pod.Annotations), Facts: facts,
 	}
 	state.StayOffline = staysOffline(pod)
-	if pending, ok := lifecycle.PendingOf(facts); ok {
+	if pending, ok := lifecycle.FindPending(facts); ok {
 		state.Pending = &pending
 	}
 	if record, ok := deferreddelete.Pending(pod); ok {
 		state.Delete = &record
 	}
-	state.Phase, state.Since = phaseOf(pod, facts)
+	state.Phase, state.Since = podPhase(pod, facts)
 	return state
 }
 
-// phaseOf returns the phase of a pod, and when it began.
-func phaseOf(pod *corev1.Pod, facts lifecycle.PodFacts) (Phase, time.Time) {
+// podPhase returns the phase of a pod, and when it began.
+func podPhase(pod *corev1.Pod, facts lifecycle.PodFacts) (Phase, time.Time) {
 	switch {
 	case pod.DeletionTimestamp != nil:
 		return PhaseTerminating, deletedAt(pod)
@@ -244,9 +244,9 @@ type Standing struct {
 	DeleteHeld bool
 }
 
-// StandingOf returns the Standing of a pod. It costs a fraction of Of.
-func StandingOf(pod *corev1.Pod, facts lifecycle.PodFacts) Standing {
-	phase, since := phaseOf(pod, facts)
+// NewStanding returns the Standing of a pod. It costs a fraction of Of.
+func NewStanding(pod *corev1.Pod, facts lifecycle.PodFacts) Standing {
+	phase, since := podPhase(pod, facts)
 	held := phase != PhaseTerminating && phase != PhaseFinished && deferreddelete.IsDeferred(pod.Labels)
 	return Standing{Phase: phase, Since: since, DeleteHeld: held}
 }
@@ -265,8 +265,8 @@ func (s State) In(phase Phase) []Operation {
 	return slices.DeleteFunc(slices.Clone(s.Operations), func(o Operation) bool { return o.Phase != phase })
 }
 
-// operationsOf returns the operations of the ids of a pod that are in a phase.
-func operationsOf(facts lifecycle.PodFacts) []Operation {
+// listOperations returns the operations of the ids of a pod that are in a phase.
+func listOperations(facts lifecycle.PodFacts) []Operation {
 	var operations []Operation
 	for _, id := range lifecycle.IDs(facts.Labels) {
 		get := func(prefix string) (string, bool) { value, ok := facts.Labels[prefix+"/"+id]; return value, ok }
@@ -317,8 +317,8 @@ func steps() [7]step {
 	}
 }
 
-// finalizersOf returns the protection finalizers that are expected, or on the pod, sorted.
-func finalizersOf(facts lifecycle.PodFacts) []Finalizer {
+// listFinalizers returns the protection finalizers that are expected, or on the pod, sorted.
+func listFinalizers(facts lifecycle.PodFacts) []Finalizer {
 	byName := map[string]*Finalizer{}
 	named := func(name string) *Finalizer {
 		if byName[name] == nil {

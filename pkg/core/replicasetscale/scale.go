@@ -198,7 +198,7 @@ func (w Workload) isSaturated(newest *appsv1.ReplicaSet) bool {
 // newest returns the ReplicaSet with the highest revision; nil before the Deployment has one of its own revision.
 func (w Workload) newest() (newest *appsv1.ReplicaSet) {
 	for _, set := range w.Sets {
-		if w.Deployment != nil && IsNewest(set, w.Deployment) && (newest == nil || revisionOf(set) > revisionOf(newest)) {
+		if w.Deployment != nil && IsNewest(set, w.Deployment) && (newest == nil || parseRevision(set) > parseRevision(newest)) {
 			newest = set
 		}
 	}
@@ -242,12 +242,12 @@ func scaled(value *intstr.IntOrString, of int, roundUp bool) int {
 // IsNewest reports whether no ReplicaSet of the Deployment has a higher revision. The controller
 // of Deployments gives a ReplicaSet its revision before it copies that to the Deployment.
 func IsNewest(set *appsv1.ReplicaSet, deployment *appsv1.Deployment) bool {
-	own := revisionOf(set)
-	return own > 0 && own >= revisionOf(deployment)
+	own := parseRevision(set)
+	return own > 0 && own >= parseRevision(deployment)
 }
 
-// revisionOf returns the revision of a Deployment or a ReplicaSet; 0 without one.
-func revisionOf(object metav1.Object) int64 {
+// parseRevision returns the revision of a Deployment or a ReplicaSet; 0 without one.
+func parseRevision(object metav1.Object) int64 {
 	revision, err := strconv.ParseInt(object.GetAnnotations()[appsv1alpha1.DeploymentRevisionAnnotationKey], 10, 64)
 	if err != nil {
 		return 0

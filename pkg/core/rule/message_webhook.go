@@ -20,15 +20,15 @@ func explainWebhook(code Code, task Task) string {
 	case CodeWebhookProcessing:
 		return withMessage("the approval is pending at the service", task.Message)
 	case CodeWebhookRejected:
-		return withMessage(rejectionOf(task.Class)+", and is called again later", task.Message)
+		return withMessage(rejectionText(task.Class)+", and is called again later", task.Message)
 	default:
 		return withMessage(fmt.Sprintf("the call of the service failed (%s), and is repeated later",
 			cmp.Or(task.Class, "for an unknown reason")), task.Message)
 	}
 }
 
-// rejectionOf returns why a service that answered did not approve.
-func rejectionOf(class string) string {
+// rejectionText returns why a service that answered did not approve.
+func rejectionText(class string) string {
 	switch class {
 	case "Stopped":
 		return "the service gave up"

@@ -20,7 +20,7 @@ func WithholdsSome(rules []appsv1alpha1.TransitionRule, replicas int, podLabels 
 		if r.AvailablePolicy == nil || r.Disabled || !enforced || r.Stage == appsv1alpha1.StagePostCheck {
 			continue
 		}
-		if keepsSome(r.AvailablePolicy, replicas) && ScopeOf(r).Applies(appsv1alpha1.DeleteOperationType, podLabels, skipped) {
+		if keepsSome(r.AvailablePolicy, replicas) && NewScope(r).Applies(appsv1alpha1.DeleteOperationType, podLabels, skipped) {
 			names = append(names, r.Name)
 		}
 	}

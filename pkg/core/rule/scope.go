@@ -26,8 +26,8 @@ func BeginsOperation(operationType string, stage appsv1alpha1.TransitionStage) b
 	return operationType == appsv1alpha1.DeleteOperationType
 }
 
-// ScopeOf returns the scope of a rule. A filter that cannot be read excludes no pod.
-func ScopeOf(rule appsv1alpha1.TransitionRule) Scope {
+// NewScope returns the scope of a rule. A filter that cannot be read excludes no pod.
+func NewScope(rule appsv1alpha1.TransitionRule) Scope {
 	scope := Scope{name: rule.Name, types: rule.Conditions, filter: labels.Everything()}
 	if rule.Filter == nil || rule.Filter.LabelSelector == nil {
 		return scope

@@ -34,10 +34,10 @@ func (e Evaluation) Spans(of []Lifecycle) []Span {
 	spans := make([]Span, 0, min(len(of), MaxTraces))
 	for _, lifecycle := range of[:min(len(of), MaxTraces)] {
 		span := lifecycle.in(e.Stage)
-		span.ID, span.Name, span.Start, span.End = spanOf(span.Trace, NameEvaluation, e.Decision), NameEvaluation, e.Start, e.End
+		span.ID, span.Name, span.Start, span.End = newSpanID(span.Trace, NameEvaluation, e.Decision), NameEvaluation, e.Start, e.End
 		span.Failure = bounded(keyReason, e.Failure).Value.AsString()
 		span.Attributes = append(span.Attributes,
-			keyRule.String(nameOf(e.Rule)), keyStage.String(string(e.Stage)), keyDecision.String(e.Decision), keyPods.Int(e.Pods))
+			keyRule.String(ruleName(e.Rule)), keyStage.String(string(e.Stage)), keyDecision.String(e.Decision), keyPods.Int(e.Pods))
 		spans = append(spans, ended(span))
 	}
 	return spans
@@ -95,9 +95,9 @@ func (c Call) span(lifecycle Lifecycle) Span {
 	if c.Poll {
 		span.Name = NamePoll
 	}
-	span.ID = spanOf(span.Trace, span.Name, c.TraceID, strconv.FormatInt(c.Submitted.UnixNano(), 10))
+	span.ID = newSpanID(span.Trace, span.Name, c.TraceID, strconv.FormatInt(c.Submitted.UnixNano(), 10))
 	span.Attributes = append(span.Attributes,
-		keyRule.String(nameOf(c.Rule)), keyStage.String(string(c.Stage)), keyCall.String(c.TraceID), bounded(keyServer, c.Server),
+		keyRule.String(ruleName(c.Rule)), keyStage.String(string(c.Stage)), keyCall.String(c.TraceID), bounded(keyServer, c.Server),
 		keyPods.Int(len(c.Of)))
 	return span
 }
@@ -109,9 +109,9 @@ func (l Lifecycle) in(stage appsv1alpha1.TransitionStage) Span {
 	if stage == appsv1alpha1.StagePostCheck {
 		phase = podstate.PhasePostCheck
 	}
-	span.Parent = spanOf(span.Trace, string(phase))
+	span.Parent = newSpanID(span.Trace, string(phase))
 	return span
 }
 
-// nameOf returns the name of a rule as the decision log has it.
-func nameOf(id rule.RuleID) string { return id.Ruleset.Namespace + "/" + id.String() }
+// ruleName returns the name of a rule as the decision log has it.
+func ruleName(id rule.RuleID) string { return id.Ruleset.Namespace + "/" + id.String() }

@@ -25,20 +25,20 @@ type Lifecycle struct {
 	Trace trace.TraceID
 }
 
-// LifecycleOf returns the lifecycle of an id of a pod. It returns false if the pod does not record when the lifecycle
+// NewLifecycle returns the lifecycle of an id of a pod. It returns false if the pod does not record when the lifecycle
 // began: no manager that exports traces has seen its begin.
-func LifecycleOf(namespace, pod string, uid types.UID, labels map[string]string, id string) (Lifecycle, bool) {
+func NewLifecycle(namespace, pod string, uid types.UID, labels map[string]string, id string) (Lifecycle, bool) {
 	began, ok := lifecycle.Value(labels, appsv1alpha1.BeganLabelPrefix, id)
 	if !ok {
 		return Lifecycle{}, false
 	}
-	return Lifecycle{Namespace: namespace, Pod: pod, UID: uid, ID: id, Trace: traceOf(uid, id, began)}, true
+	return Lifecycle{Namespace: namespace, Pod: pod, UID: uid, ID: id, Trace: newTraceID(uid, id, began)}, true
 }
 
-// LifecycleOfRequest is LifecycleOf for a request that waits.
+// LifecycleOfRequest is NewLifecycle for a request that waits.
 func LifecycleOfRequest(request rule.Request) (Lifecycle, bool) {
 	pod := request.Pod
-	return LifecycleOf(pod.Namespace, pod.Name, pod.UID, pod.Labels, request.ID)
+	return NewLifecycle(pod.Namespace, pod.Name, pod.UID, pod.Labels, request.ID)
 }
 
 // IsRecorded reports whether labels of a pod record when a lifecycle began.
@@ -51,14 +51,14 @@ func IsRecorded(labels map[string]string) bool {
 	return false
 }
 
-// traceOf returns the trace id of a lifecycle. No part contains a slash.
-func traceOf(uid types.UID, id, began string) trace.TraceID {
+// newTraceID returns the trace id of a lifecycle. No part contains a slash.
+func newTraceID(uid types.UID, id, began string) trace.TraceID {
 	sum := sha256.Sum256([]byte(string(uid) + "/" + id + "/" + began))
 	return trace.TraceID(sum[:16])
 }
 
-// spanOf returns the id of the span of a trace with a name that is unique in the trace.
-func spanOf(of trace.TraceID, unique ...string) trace.SpanID {
+// newSpanID returns the id of the span of a trace with a name that is unique in the trace.
+func newSpanID(of trace.TraceID, unique ...string) trace.SpanID {
 	sum := sha256.Sum256(append(of[:], strings.Join(unique, "/")...))
 	return trace.SpanID(sum[:8])
 }

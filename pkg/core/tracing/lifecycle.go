@@ -62,25 +62,25 @@ func Lifecycles(before, after *Pod, now time.Time) []Span {
 			continue
 		}
 		// Phases between two versions that the watch delivered.
-		spans = append(spans, passed(after, id, marksOf(after, id))...)
+		spans = append(spans, passed(after, id, collectMarks(after, id))...)
 	}
 	return spans
 }
 
 // changed returns the spans of an id of the version before that end with a change.
 func changed(before, after *Pod, id string, now time.Time) []Span {
-	was := marksOf(before, id)
+	was := collectMarks(before, id)
 	last := was[len(was)-1]
 	if after != nil && after.began(id) == before.began(id) {
 		marks := []mark{last}
-		for _, m := range marksOf(after, id) {
+		for _, m := range collectMarks(after, id) {
 			if m.order > last.order {
 				marks = append(marks, m)
 			}
 		}
 		return passed(before, id, marks)
 	}
-	outcome, at := outcomeOf(after, id, last, now)
+	outcome, at := spanOutcome(after, id, last, now)
 	root := before.root(id)
 	root.Start, root.End = was[0].at, at
 	root.Attributes = append(root.Attributes, keyOutcome.String(outcome))
@@ -96,8 +96,8 @@ func passed(pod *Pod, id string, marks []mark) []Span {
 	return spans
 }
 
-// outcomeOf returns how a lifecycle ended, and when.
-func outcomeOf(after *Pod, id string, last mark, now time.Time) (string, time.Time) {
+// spanOutcome returns how a lifecycle ended, and when.
+func spanOutcome(after *Pod, id string, last mark, now time.Time) (string, time.Time) {
 	if after == nil {
 		return OutcomeRemoved, now
 	}
@@ -114,8 +114,8 @@ func outcomeOf(after *Pod, id string, last mark, now time.Time) (string, time.Ti
 // root returns the root span of a lifecycle, without times.
 func (p *Pod) root(id string) Span {
 	span := p.span(id)
-	operationType := p.typeOf(id)
-	span.ID, span.Name = spanOf(span.Trace, NameLifecycle), strings.TrimSpace(NameLifecycle+" "+operationType)
+	operationType := p.operationType(id)
+	span.ID, span.Name = newSpanID(span.Trace, NameLifecycle), strings.TrimSpace(NameLifecycle+" "+operationType)
 	span.Attributes = append(span.Attributes, keyOperationType.String(operationType))
 	if p.Workload != "" {
 		span.Attributes = append(span.Attributes, bounded(keyWorkload, p.Workload))
@@ -126,7 +126,7 @@ func (p *Pod) root(id string) Span {
 // phase returns the span of a phase.
 func (p *Pod) phase(id string, begun mark, end time.Time) Span {
 	span := p.span(id)
-	span.ID, span.Parent, span.Name = spanOf(span.Trace, string(begun.phase)), spanOf(span.Trace, NameLifecycle), string(begun.phase)
+	span.ID, span.Parent, span.Name = newSpanID(span.Trace, string(begun.phase)), newSpanID(span.Trace, NameLifecycle), string(begun.phase)
 	span.Start, span.End = begun.at, end
 	span.Attributes = append(span.Attributes, p.withheld(begun.phase)...)
 	return ended(span)
@@ -134,7 +134,7 @@ func (p *Pod) phase(id string, begun mark, end time.Time) Span {
 
 // span returns a span with the attributes of every span of a lifecycle.
 func (p *Pod) span(id string) Span {
-	of, _ := LifecycleOf(p.Namespace, p.Name, p.UID, p.Labels, id)
+	of, _ := NewLifecycle(p.Namespace, p.Name, p.UID, p.Labels, id)
 	return of.span()
 }
 
@@ -178,7 +178,7 @@ func (p *Pod) began(id string) string {
 	return value
 }
 
-func (p *Pod) typeOf(id string) string {
+func (p *Pod) operationType(id string) string {
 	if value, ok := lifecycle.Value(p.Labels, appsv1alpha1.OperationTypeLabelPrefix, id); ok {
 		return value
 	}
@@ -222,9 +222,9 @@ const (
 	orderTerminating
 )
 
-// marksOf returns the beginnings of the phases of an id that a pod shows, in their order. The first of them is the
+// collectMarks returns the beginnings of the phases of an id that a pod shows, in their order. The first of them is the
 // begin.
-func marksOf(pod *Pod, id string) []mark {
+func collectMarks(pod *Pod, id string) []mark {
 	marks := make([]mark, 0, orderTerminating+1)
 	add := func(m mark) {
 		if last := len(marks) - 1; last >= 0 && m.at.Before(marks[last].at) {

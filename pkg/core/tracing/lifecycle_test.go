@@ -119,8 +119,8 @@ func TestALifecycleIsOneTrace(t *testing.T) {
 func TestATraceDependsOnThePodAlone(t *testing.T) {
 	versions := wholeLifecycle()
 	for i, pod := range versions[1 : len(versions)-1] {
-		of, ok := tracing.LifecycleOf(pod.Namespace, pod.Name, pod.UID, pod.Labels, "me")
-		first, _ := tracing.LifecycleOf(pod.Namespace, pod.Name, pod.UID, versions[1].Labels, "me")
+		of, ok := tracing.NewLifecycle(pod.Namespace, pod.Name, pod.UID, pod.Labels, "me")
+		first, _ := tracing.NewLifecycle(pod.Namespace, pod.Name, pod.UID, versions[1].Labels, "me")
 		if !ok || of.Trace != first.Trace {
 			t.Errorf("version %d has the trace %s, want %s", i+1, of.Trace, first.Trace)
 		}
@@ -133,13 +133,13 @@ func TestTracesDiffer(t *testing.T) {
 		"one": {"u-0", "me", "1"}, "another pod": {"u-1", "me", "1"}, "another id": {"u-0", "you", "1"}, "a later lifecycle": {"u-0", "me", "2"},
 	} {
 		labels := map[string]string{appsv1alpha1.BeganLabelPrefix + "/" + of[1]: of[2]}
-		got, ok := tracing.LifecycleOf("shop", "web-0", types.UID(of[0]), labels, of[1])
+		got, ok := tracing.NewLifecycle("shop", "web-0", types.UID(of[0]), labels, of[1])
 		if other := seen[got.Trace]; !ok || other != "" {
 			t.Errorf("%s has the trace of %s", name, other)
 		}
 		seen[got.Trace] = name
 	}
-	if _, ok := tracing.LifecycleOf("shop", "web-0", "u-0", map[string]string{"operating.podopslifecycle.kusionstack.io/me": "1"}, "me"); ok {
+	if _, ok := tracing.NewLifecycle("shop", "web-0", "u-0", map[string]string{"operating.podopslifecycle.kusionstack.io/me": "1"}, "me"); ok {
 		t.Error("a lifecycle whose begin is not recorded has a trace")
 	}
 }
@@ -256,7 +256,7 @@ func TestASampleIsAShareOfTheTraces(t *testing.T) {
 		sampled := 0
 		for i := range 10_000 {
 			labels := map[string]string{appsv1alpha1.BeganLabelPrefix + "/me": strconv.Itoa(i)}
-			of, _ := tracing.LifecycleOf("shop", "web-0", "u-0", labels, "me")
+			of, _ := tracing.NewLifecycle("shop", "web-0", "u-0", labels, "me")
 			if tracing.Sampled(of.Trace, share) {
 				sampled++
 			}

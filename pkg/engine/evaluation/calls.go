@@ -19,7 +19,7 @@ func (s Snapshot) Webhooks() map[rule.RuleID]dispatch.Service {
 	for _, rules := range s.prepared {
 		for _, prepared := range rules {
 			if prepared.webhook != nil && prepared.err == nil {
-				services[prepared.id] = dispatch.ServiceOf(*prepared.webhook, false)
+				services[prepared.id] = dispatch.NewService(*prepared.webhook, false)
 			}
 		}
 	}
@@ -32,8 +32,8 @@ func (w *evaluating) loadTasks(eval *Rule, requests []rule.Request) []rule.Reque
 	object, spec, now := eval.ruleset.View.Object, eval.prepared.spec, eval.env.Now
 	known := w.calls.Rules[eval.prepared.id]
 	plan := &CallPlan{
-		Rule:    webhooktask.RuleOf(object.Generation, *eval.prepared.webhook, webhookRules(object)),
-		Stored:  webhookStatusOf(object, spec.Name),
+		Rule:    webhooktask.NewRule(object.Generation, *eval.prepared.webhook, webhookRules(object)),
+		Stored:  findWebhookStatus(object, spec.Name),
 		Results: known.Results,
 	}
 	plan.Rule.RejectionRetry = w.rejectionRetry
@@ -77,7 +77,7 @@ func (w *evaluating) skipCalls(
 	plan.skipped = true
 	tasks, posts := plan.Tasks.Open(wants, plan.Rule, now, newTraceID)
 	for _, post := range posts {
-		tasks = tasks.PostFailed(post.TraceID, dispatch.FailureOf(*failure), plan.Rule, now)
+		tasks = tasks.PostFailed(post.TraceID, dispatch.NewFailure(*failure), plan.Rule, now)
 	}
 	plan.Tasks = tasks
 	w.Skipped = append(w.Skipped, SkippedCalls{Rule: eval, Calls: len(posts), Failure: failure})
@@ -98,7 +98,7 @@ func (e *Evaluation) OpenCalls(admit func(id rule.RuleID, service dispatch.Servi
 		wants := slices.DeleteFunc(plan.wants, e.heldByCheaper)
 		tasks, posts := plan.Tasks.Open(wants, plan.Rule, eval.env.Now, newTraceID)
 		if len(posts) > 0 {
-			probe, failure := admit(eval.ID(), dispatch.ServiceOf(*eval.Webhook(), false))
+			probe, failure := admit(eval.ID(), dispatch.NewService(*eval.Webhook(), false))
 			switch {
 			case failure != nil:
 				e.retryIn(max(failure.RetryAfter, RetryStale))
@@ -127,7 +127,7 @@ func webhookRules(object *appsv1alpha1.PodTransitionRule) int {
 	return count
 }
 
-func webhookStatusOf(object *appsv1alpha1.PodTransitionRule, rule string) *appsv1alpha1.WebhookStatus {
+func findWebhookStatus(object *appsv1alpha1.PodTransitionRule, rule string) *appsv1alpha1.WebhookStatus {
 	for _, state := range object.Status.RuleStates {
 		if state.Name == rule {
 			return state.WebhookStatus

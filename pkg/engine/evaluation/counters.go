@@ -30,7 +30,7 @@ type counted struct{ seen, applied, withheld, would bool }
 func newCounters(entry appsv1alpha1.TransitionRule, generation int64) *counters {
 	return &counters{
 		status: appsv1alpha1.RuleStatus{Name: entry.Name, Enforcement: defaultedEnforcement(entry), Generation: generation},
-		scope:  rule.ScopeOf(entry),
+		scope:  rule.NewScope(entry),
 	}
 }
 

@@ -33,10 +33,10 @@ func TestFailuresOfTheMachine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			entry := appsv1alpha1.TransitionRule{Name: "r", Rego: &appsv1alpha1.RegoRule{Module: "package rule"}}
-			_, err := ModuleOf(t.Context(), failing{tc.err}, types.NamespacedName{Namespace: "default", Name: "web"}, entry, nil)
+			_, err := NewModule(t.Context(), failing{tc.err}, types.NamespacedName{Namespace: "default", Name: "web"}, entry, nil)
 			prepared := preparedRule{err: err}
-			if CodeOf(err) != tc.want || prepared.unprepared() != (tc.want == rule.CodeNotReached) {
-				t.Errorf("code %s, compiled again: %t; want %s", CodeOf(err), prepared.unprepared(), tc.want)
+			if ErrorCode(err) != tc.want || prepared.unprepared() != (tc.want == rule.CodeNotReached) {
+				t.Errorf("code %s, compiled again: %t; want %s", ErrorCode(err), prepared.unprepared(), tc.want)
 			}
 		})
 	}

@@ -58,7 +58,7 @@ const firstChunk = 32
 func (e *Evaluator) EvaluateModules(ctx context.Context, t *Turn, snapshot Snapshot, now time.Time) Modules {
 	modules, waiting := Modules{}, snapshot.Waiting
 	runs := e.openRuns(ctx, t, snapshot, now, modules)
-	order := orderOf(runs, waiting)
+	order := evaluationOrder(runs, waiting)
 	first, size := slices.Concat(order, []string{""})[0], firstChunk
 	for len(order) > 0 && t.goesOn(ctx, partForModules) {
 		chunk := order[:min(size, len(order))]
@@ -149,9 +149,9 @@ func (m *moduleRun) opens(positions []int) {
 	}
 }
 
-// orderOf returns the keys of all requests with an open verdict: first the requests that were not
+// evaluationOrder returns the keys of all requests with an open verdict: first the requests that were not
 // reached for the most rounds, and among equals the oldest.
-func orderOf(runs []*moduleRun, waiting []rule.Request) []string {
+func evaluationOrder(runs []*moduleRun, waiting []rule.Request) []string {
 	missed := map[string]int{}
 	for _, run := range runs {
 		for key, i := range run.open {

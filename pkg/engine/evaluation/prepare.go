@@ -143,7 +143,7 @@ func (e *Evaluator) prepare(
 	ctx context.Context, object types.NamespacedName, rule appsv1alpha1.TransitionRule, shared imports.Policies,
 ) *preparedRule {
 	prepared := newPrepared(object, rule, shared)
-	module, err := ModuleOf(ctx, e.engine, object, rule, shared)
+	module, err := NewModule(ctx, e.engine, object, rule, shared)
 	if err == nil {
 		prepared.kind, prepared.stage = module.Kind, module.Stage
 		var ready Program

@@ -78,10 +78,10 @@ type Inspector interface {
 	Inspect(ctx context.Context, source opa.Source) (opa.Inspection, error)
 }
 
-// ModuleOf compiles a rule of a PodTransitionRule to the module that is evaluated for it. For a rule of kind
+// NewModule compiles a rule of a PodTransitionRule to the module that is evaluated for it. For a rule of kind
 // rego it finds and inspects the module of the user first, inline or of one of the PodTransitionPolicies by
-// name. CodeOf returns the code of its error.
-func ModuleOf(
+// name. ErrorCode returns the code of its error.
+func NewModule(
 	ctx context.Context, engine Inspector, object types.NamespacedName, entry appsv1alpha1.TransitionRule,
 	known imports.Policies,
 ) (spec.Module, error) {
@@ -92,7 +92,7 @@ func ModuleOf(
 			return spec.Module{}, err
 		}
 		inspection, err := engine.Inspect(ctx, opa.Source{
-			Owner: ownerOf(object, custom), Module: custom.Source, ParametersSchema: custom.ParametersSchema,
+			Owner: moduleOwner(object, custom), Module: custom.Source, ParametersSchema: custom.ParametersSchema,
 		})
 		if err != nil {
 			return spec.Module{}, &unusableRuleError{inspectionCode(err), fmt.Errorf("rule %q: %w", entry.Name, err)}
@@ -115,9 +115,9 @@ func inspectionCode(err error) rule.Code {
 	return rule.CodeNotReached
 }
 
-// ownerOf returns the owner that is charged for a module: the PodTransitionPolicy that it is of, or the namespace of
+// moduleOwner returns the owner that is charged for a module: the PodTransitionPolicy that it is of, or the namespace of
 // the rule.
-func ownerOf(object types.NamespacedName, custom *spec.Custom) string {
+func moduleOwner(object types.NamespacedName, custom *spec.Custom) string {
 	return spec.Module{ID: rule.RuleID{Ruleset: object}, Custom: custom}.Owner()
 }
 
@@ -215,8 +215,8 @@ func withReason(verdict rule.Verdict, code rule.Code, message string) rule.Verdi
 	return withReasons
 }
 
-// CodeOf returns the code of an error of preparing a rule.
-func CodeOf(err error) rule.Code {
+// ErrorCode returns the code of an error of preparing a rule.
+func ErrorCode(err error) rule.Code {
 	if errors.Is(err, objectbounds.ErrTooLarge) {
 		return rule.CodeTooLarge
 	}

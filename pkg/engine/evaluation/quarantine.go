@@ -37,8 +37,8 @@ func (s *strikes) add(missed int, now time.Time) bool {
 	return len(*s) >= maxStrikes
 }
 
-// liftOf returns the value of the annotation that lifts a quarantine, cut to its bound.
-func liftOf(object *appsv1alpha1.PodTransitionRule) string {
+// liftRequest returns the value of the annotation that lifts a quarantine, cut to its bound.
+func liftRequest(object *appsv1alpha1.PodTransitionRule) string {
 	return text.Prefix(object.Annotations[appsv1alpha1.LiftQuarantineAnnotationKey], appsv1alpha1.MaxLiftBytes)
 }
 

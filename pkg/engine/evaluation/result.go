@@ -140,7 +140,7 @@ func (e *Rule) Now() time.Time { return e.env.Now }
 // pods go with its pod. A rule passes a pod that is itself unavailable.
 func (e *Rule) needsSlots(request rule.Request) bool {
 	return e.prepared.budget() && e.ruleset.View.With[request.Pod.UID] > 0 && request.Stage == appsv1alpha1.StagePreCheck &&
-		rule.ScopeOf(e.prepared.spec).Applies(request.Type, request.Pod.Labels, request.Pod.SkipRules)
+		rule.NewScope(e.prepared.spec).Applies(request.Type, request.Pod.Labels, request.Pod.SkipRules)
 }
 
 // CallPlan has the calls of one webhook rule after a round, and the calls to make.

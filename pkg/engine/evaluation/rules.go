@@ -96,14 +96,14 @@ func (p *preparedRule) strike(object *appsv1alpha1.PodTransitionRule, missed int
 // quarantine stops the evaluation of a rule until it is edited, or the quarantine is lifted.
 func (p *preparedRule) quarantine(object *appsv1alpha1.PodTransitionRule, why string, now time.Time) {
 	p.quarantined = &appsv1alpha1.Quarantine{
-		Since: StatusTime(now), Source: p.program.Source(), Message: tooExpensive(why), Lift: liftOf(object),
+		Since: StatusTime(now), Source: p.program.Source(), Message: tooExpensive(why), Lift: liftRequest(object),
 	}
 }
 
 // lift ends the quarantine of a rule if the annotation of its object has another value than when
 // it began. Each value ends it once.
 func (p *preparedRule) lift(object *appsv1alpha1.PodTransitionRule) {
-	value := liftOf(object)
+	value := liftRequest(object)
 	if p.quarantined == nil || value == "" || value == p.quarantined.Lift {
 		return
 	}
@@ -112,7 +112,7 @@ func (p *preparedRule) lift(object *appsv1alpha1.PodTransitionRule) {
 
 // unprepared reports whether there was no time yet to compile the module of the rule.
 func (p *preparedRule) unprepared() bool {
-	return p.err != nil && CodeOf(p.err) == rule.CodeNotReached
+	return p.err != nil && ErrorCode(p.err) == rule.CodeNotReached
 }
 
 // resume continues the counters and the quarantine of the rule from its status, after a restart.

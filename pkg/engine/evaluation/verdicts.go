@@ -25,7 +25,7 @@ func (w *evaluating) verdicts(
 	case prepared.quarantined != nil:
 		return withheld(requests, rule.Verdict{Code: rule.CodePolicyTooExpensive, Message: prepared.quarantined.Message})
 	case prepared.program == nil:
-		verdict := rule.Verdict{Code: CodeOf(prepared.err)}
+		verdict := rule.Verdict{Code: ErrorCode(prepared.err)}
 		if prepared.kind == rule.KindRego {
 			verdict.Message = text.Prefix(prepared.err.Error(), rule.MaxMessageBytes)
 		}
@@ -83,7 +83,7 @@ func (w *evaluating) moduleVerdicts(eval *Rule, run *moduleRun) []rule.Verdict {
 	case run.stopped && prepared.quarantined != nil:
 		return withReasons(verdicts, rule.CodePolicyTooExpensive, prepared.quarantined.Message)
 	case prepared.err != nil:
-		return withReasons(verdicts, CodeOf(prepared.err), prepared.err.Error())
+		return withReasons(verdicts, ErrorCode(prepared.err), prepared.err.Error())
 	}
 	if run.late > 0 {
 		w.retryIn(RetryFailed)

@@ -54,7 +54,7 @@ type compiledKey struct {
 	module, schema string
 }
 
-func keyOf(module spec.Module) compiledKey {
+func newCompiledKey(module spec.Module) compiledKey {
 	if module.Custom == nil {
 		return compiledKey{kind: module.Kind}
 	}
@@ -68,9 +68,9 @@ func (k compiledKey) hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// builtInOf returns the program of a built-in kind, which is compiled for the first rule of the
+// compiledBuiltIn returns the program of a built-in kind, which is compiled for the first rule of the
 // kind and never evicted.
-func (e *Engine) builtInOf(ctx context.Context, kind rule.Kind) (*compiled, error) {
+func (e *Engine) compiledBuiltIn(ctx context.Context, kind rule.Kind) (*compiled, error) {
 	e.libraryMu.Lock()
 	defer e.libraryMu.Unlock()
 	if known, ok := e.builtIn[kind]; ok {

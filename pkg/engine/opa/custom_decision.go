@@ -49,20 +49,20 @@ func decodeCustom(term *ast.Term) (rule.Verdict, error) {
 	if err != nil {
 		return rule.Verdict{}, fmt.Errorf("decoding decision: %w", err)
 	}
-	if verdict.Message, err = messageOf(explanation); err != nil {
+	if verdict.Message, err = parseMessage(explanation); err != nil {
 		return rule.Verdict{}, fmt.Errorf("decoding messages: %w", err)
 	}
-	if verdict.Details, err = detailsOf(explanation); err != nil {
+	if verdict.Details, err = parseDetails(explanation); err != nil {
 		return rule.Verdict{}, fmt.Errorf("decoding details: %w", err)
 	}
-	if verdict.RetryAfter, err = retryAfterOf(explanation); err != nil {
+	if verdict.RetryAfter, err = parseRetryAfter(explanation); err != nil {
 		return rule.Verdict{}, fmt.Errorf("decoding retry_after_seconds: %w", err)
 	}
 	return verdict, nil
 }
 
-// messageOf joins the messages, as many as fit.
-func messageOf(explanation ast.Object) (string, error) {
+// parseMessage joins the messages, as many as fit.
+func parseMessage(explanation ast.Object) (string, error) {
 	messages, err := field[*ast.Array](explanation, "messages")
 	if err != nil {
 		return "", err
@@ -81,9 +81,9 @@ func messageOf(explanation ast.Object) (string, error) {
 	return boundedMessage(joined.String()), nil
 }
 
-// detailsOf returns the first of the details as a JSON object. A value of another type becomes the
+// parseDetails returns the first of the details as a JSON object. A value of another type becomes the
 // field "value" of an object.
-func detailsOf(explanation ast.Object) (string, error) {
+func parseDetails(explanation ast.Object) (string, error) {
 	details, err := field[*ast.Array](explanation, "details")
 	if err != nil || details.Len() == 0 {
 		return "", err
@@ -99,8 +99,8 @@ func detailsOf(explanation ast.Object) (string, error) {
 	return string(encoded), nil
 }
 
-// retryAfterOf returns the shortest of the delays, within its bounds; 0 without a delay.
-func retryAfterOf(explanation ast.Object) (time.Duration, error) {
+// parseRetryAfter returns the shortest of the delays, within its bounds; 0 without a delay.
+func parseRetryAfter(explanation ast.Object) (time.Duration, error) {
 	times, err := field[*ast.Array](explanation, "retry_after_seconds")
 	if err != nil || times.Len() == 0 {
 		return 0, err

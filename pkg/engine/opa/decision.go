@@ -34,13 +34,13 @@ func decode(term *ast.Term, keys []key, with parts) (rule.Result, error) {
 	if !ok {
 		return rule.Result{}, fmt.Errorf("decoding decision: it is of type %s, not an object", ast.ValueName(term.Value))
 	}
-	found, err := decisionOf(document, with)
+	found, err := parseDecision(document, with)
 	if err != nil {
 		return rule.Result{}, fmt.Errorf("decoding decision: %w", err)
 	}
 	result := rule.Result{Verdicts: make(map[string]rule.Verdict, len(keys))}
 	if with.capacity {
-		if result.Capacity, err = capacityOf(document); err != nil {
+		if result.Capacity, err = parseCapacity(document); err != nil {
 			return rule.Result{}, fmt.Errorf("decoding capacity: %w", err)
 		}
 	}
@@ -55,7 +55,7 @@ func decode(term *ast.Term, keys []key, with parts) (rule.Result, error) {
 	return result, nil
 }
 
-func decisionOf(document ast.Object, with parts) (found decision, err error) {
+func parseDecision(document ast.Object, with parts) (found decision, err error) {
 	if found.passed, err = field[ast.Set](document, "passed"); err != nil {
 		return decision{}, err
 	}
@@ -94,26 +94,26 @@ func (d decision) outcome(key *ast.Term) rule.Verdict {
 		if would == nil {
 			return rule.Verdict{Outcome: rule.Passed}
 		}
-		if code, ok := codeOf(would); ok {
+		if code, ok := parseCode(would); ok {
 			return rule.Verdict{Outcome: rule.Passed, Would: code}
 		}
 	case needsSlot && !passed && withheld == nil:
 		return rule.Verdict{Outcome: rule.NeedsSlot}
 	case withheld != nil && !passed && !needsSlot:
-		if code, ok := codeOf(withheld); ok {
+		if code, ok := parseCode(withheld); ok {
 			return rule.Verdict{Code: code}
 		}
 	}
 	return undefined
 }
 
-// codeOf returns a term as a code, and whether it is a string that is not empty.
-func codeOf(term *ast.Term) (rule.Code, bool) {
+// parseCode returns a term as a code, and whether it is a string that is not empty.
+func parseCode(term *ast.Term) (rule.Code, bool) {
 	code, ok := term.Value.(ast.String)
 	return rule.Code(code), ok && code != ""
 }
 
-func capacityOf(document ast.Object) (*rule.Capacity, error) {
+func parseCapacity(document ast.Object) (*rule.Capacity, error) {
 	numbers, err := field[ast.Object](document, "capacity")
 	if err != nil {
 		return nil, err

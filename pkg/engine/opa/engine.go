@@ -146,13 +146,13 @@ func (e *Engine) Prepare(ctx context.Context, module spec.Module) (program *Prog
 		}
 	}()
 	if module.Custom == nil {
-		pinned, err := e.builtInOf(ctx, module.Kind)
+		pinned, err := e.compiledBuiltIn(ctx, module.Kind)
 		if err != nil {
 			return nil, err
 		}
 		return e.program(module, pinned.moduleInfo, pinned)
 	}
-	found, err := e.infoOf(ctx, module.Owner(), keyOf(module))
+	found, err := e.moduleInfoFor(ctx, module.Owner(), newCompiledKey(module))
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (e *Engine) program(module spec.Module, of *moduleInfo, pinned *compiled) (
 		literal: module.Literal,
 	}
 	if module.Custom == nil {
-		seen, err := projectionOf(module.Kind, module.Literal)
+		seen, err := newProjection(module.Kind, module.Literal)
 		if err != nil {
 			return nil, err
 		}

@@ -44,7 +44,7 @@ func (e *Engine) Inspect(ctx context.Context, source Source) (found Inspection, 
 		}
 	}()
 	key := compiledKey{kind: rule.KindRego, module: source.Module, schema: string(source.ParametersSchema)}
-	made, err := e.infoOf(ctx, source.Owner, key)
+	made, err := e.moduleInfoFor(ctx, source.Owner, key)
 	if err != nil {
 		return Inspection{}, err
 	}

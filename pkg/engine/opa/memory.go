@@ -26,8 +26,8 @@ type documentKey struct{ namespace, literal, parameters string }
 // Memory returns the bytes of all that is cached. It is never above Options.Memory.
 func (e *Engine) Memory() int64 { return e.memory.Bytes() }
 
-// MemoryOf returns the part of Memory that an owner is charged for.
-func (e *Engine) MemoryOf(owner string) int64 { return e.memory.BytesOf(owner) }
+// MemoryUsedBy returns the part of Memory that an owner is charged for.
+func (e *Engine) MemoryUsedBy(owner string) int64 { return e.memory.BytesUsedBy(owner) }
 
 // Bytes of compiled modules. An estimate that is too small harms only the process of a worker, which ends when it uses too
 // much.
@@ -71,9 +71,9 @@ func (e *Engine) keepInfo(owner string, made *moduleInfo) *moduleInfo {
 	return made
 }
 
-// infoOf returns the moduleInfo of a user's module. It compiles the module on first use, at the expense
+// moduleInfoFor returns the moduleInfo of a user's module. It compiles the module on first use, at the expense
 // of owner.
-func (e *Engine) infoOf(ctx context.Context, owner string, key compiledKey) (*moduleInfo, error) {
+func (e *Engine) moduleInfoFor(ctx context.Context, owner string, key compiledKey) (*moduleInfo, error) {
 	if known := e.knownInfo(key.hash()); known != nil {
 		return known, nil
 	}
@@ -98,8 +98,8 @@ func (e *Engine) infoOf(ctx context.Context, owner string, key compiledKey) (*mo
 	return made.moduleInfo, nil
 }
 
-// compiledOf returns the program of a moduleInfo, and compiles it again if it is no longer cached.
-func (e *Engine) compiledOf(ctx context.Context, owner string, of *moduleInfo) (*compiled, error) {
+// compiledModule returns the program of a moduleInfo, and compiles it again if it is no longer cached.
+func (e *Engine) compiledModule(ctx context.Context, owner string, of *moduleInfo) (*compiled, error) {
 	if known, ok := e.memory.Get(programKey(of.source)); ok {
 		return known.(*compiled), nil
 	}
@@ -132,10 +132,10 @@ func (e *Engine) documents(namespace string, literal, parameters json.RawMessage
 	}
 	var read documents
 	var err error
-	if read.rule, err = objectOf(literal); err != nil {
+	if read.rule, err = parseObject(literal); err != nil {
 		return documents{}, fmt.Errorf("reading the literal: %w", err)
 	}
-	if read.parameters, err = objectOf(parameters); err != nil {
+	if read.parameters, err = parseObject(parameters); err != nil {
 		return documents{}, fmt.Errorf("reading the parameters: %w", err)
 	}
 	e.memory.Add(namespace, key, read, documentBytes(literal)+documentBytes(parameters))

@@ -156,7 +156,7 @@ func TestANamespaceKeepsItsModules(t *testing.T) {
 	if got := e.Compilations(); got != before {
 		t.Error("the module was compiled again")
 	}
-	if quiet, greedy := e.MemoryOf("quiet"), e.MemoryOf("greedy"); greedy < quiet {
+	if quiet, greedy := e.MemoryUsedBy("quiet"), e.MemoryUsedBy("greedy"); greedy < quiet {
 		t.Errorf("the greedy namespace has %d bytes, less than the %d of the quiet one", greedy, quiet)
 	}
 }
@@ -203,14 +203,14 @@ func TestDocumentsCountTheirHeap(t *testing.T) {
 			for i := range copies {
 				documents = append(documents, fmt.Appendf(nil, `{"n":%d,"list":[%s%s]}`, i, strings.Repeat(part+",", 300), part))
 			}
-			before, charged := heapAlloc(), e.MemoryOf(owner)
+			before, charged := heapAlloc(), e.MemoryUsedBy(owner)
 			for _, document := range documents {
 				module.Custom.Parameters = document
 				if _, err := e.Prepare(t.Context(), module); err != nil {
 					t.Fatal(err)
 				}
 			}
-			heap, counted := heapAlloc()-before, e.MemoryOf(owner)-charged
+			heap, counted := heapAlloc()-before, e.MemoryUsedBy(owner)-charged
 			t.Logf("%d bytes of JSON: %d bytes of heap, counts %d", len(documents[0]), heap/copies, counted/copies)
 			if counted < heap*9/10 || counted > 4*heap {
 				t.Errorf("documents that take %d bytes of heap count %d", heap, counted)

@@ -23,9 +23,9 @@ type missingReason struct {
 	references []reference
 }
 
-// missingReasonOf returns the references to the input in the rule reason of a compiled module, in the
+// findMissingReason returns the references to the input in the rule reason of a compiled module, in the
 // order of the text. A path with a variable in it is kept up to the variable.
-func missingReasonOf(module *ast.Module) missingReason {
+func findMissingReason(module *ast.Module) missingReason {
 	found := missingReason{}
 	for _, rule := range module.Rules {
 		if rule.Head.Name != "reason" && !rule.Head.Ref().Equal(ast.Ref{ast.VarTerm("reason")}) {
@@ -38,7 +38,7 @@ func missingReasonOf(module *ast.Module) missingReason {
 				return false
 			}
 			if prefix := ref.GroundPrefix(); len(prefix) > 1 {
-				found.references = append(found.references, reference{path: prefix, row: rowOf(term)})
+				found.references = append(found.references, reference{path: prefix, row: termRow(term)})
 			}
 			return false
 		})
@@ -46,7 +46,7 @@ func missingReasonOf(module *ast.Module) missingReason {
 	return found
 }
 
-func rowOf(term *ast.Term) int {
+func termRow(term *ast.Term) int {
 	if term.Location == nil {
 		return 0
 	}

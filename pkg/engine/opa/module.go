@@ -102,7 +102,7 @@ func AsModuleError(err error) *ModuleError {
 // of the process ends every evaluation. Without a limit it is not cancelled.
 func (e *Engine) EvaluateModule(ctx context.Context, batch Batch, ready func() error, answered func(Answer) error) error {
 	key := compiledKey{kind: rule.KindRego, module: batch.Source.Module, schema: string(batch.Source.ParametersSchema)}
-	program, err := e.compiledOf(ctx, batch.Source.Owner, &moduleInfo{key: key, source: batch.ID})
+	program, err := e.compiledModule(ctx, batch.Source.Owner, &moduleInfo{key: key, source: batch.ID})
 	if err != nil {
 		return err
 	}

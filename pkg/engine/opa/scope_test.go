@@ -10,7 +10,7 @@ import (
 	"github.com/podops-dev/podops/pkg/engine/opa"
 )
 
-// TestScopeIsThatOfTheLibrary checks, for every combination, that rule.ScopeOf applies to the
+// TestScopeIsThatOfTheLibrary checks, for every combination, that rule.NewScope applies to the
 // requests that the Rego library evaluates a rule for. The rule withholds all of them.
 func TestScopeIsThatOfTheLibrary(t *testing.T) {
 	filters := []*appsv1alpha1.TransitionRuleFilter{nil, {}, filterOn("app", "web"), filterOn("app", "db")}
@@ -39,7 +39,7 @@ func TestScopeIsThatOfTheLibrary(t *testing.T) {
 				}
 				want := result.Verdicts[one.Key()].Outcome != rule.Passed
 				applied[want]++
-				if got := rule.ScopeOf(entry).Applies(one.Type, one.Pod.Labels, skipped); got != want {
+				if got := rule.NewScope(entry).Applies(one.Type, one.Pod.Labels, skipped); got != want {
 					t.Errorf("conditions %v, filter %d, skipped %v: applies %t, want %t", conditions, i, skipped, got, want)
 				}
 			}

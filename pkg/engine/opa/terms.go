@@ -154,8 +154,8 @@ func timeTerm(at time.Time) *ast.Term {
 	return ast.NumberTerm(json.Number(fmt.Sprint(at.UnixNano())))
 }
 
-// objectOf parses a JSON object; an empty document is an empty object.
-func objectOf(document json.RawMessage) (*ast.Term, error) {
+// parseObject parses a JSON object; an empty document is an empty object.
+func parseObject(document json.RawMessage) (*ast.Term, error) {
 	if len(document) == 0 {
 		return ast.ObjectTerm(), nil
 	}

@@ -17,11 +17,11 @@ import (
 // Trace evaluates a user's module again on an observed input, and writes the steps of OPA with the lines of
 // the module. It has the time of Options.Timeout, and does not call Options.Observe.
 func (e *Engine) Trace(ctx context.Context, owner string, source Source, input json.RawMessage, out io.Writer) error {
-	info, err := e.infoOf(ctx, owner, compiledKey{kind: "rego", module: source.Module, schema: string(source.ParametersSchema)})
+	info, err := e.moduleInfoFor(ctx, owner, compiledKey{kind: "rego", module: source.Module, schema: string(source.ParametersSchema)})
 	if err != nil {
 		return fmt.Errorf("compiling the module: %w", err)
 	}
-	ready, err := e.compiledOf(ctx, owner, info)
+	ready, err := e.compiledModule(ctx, owner, info)
 	if err != nil {
 		return fmt.Errorf("compiling the module: %w", err)
 	}

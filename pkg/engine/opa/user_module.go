@@ -41,7 +41,7 @@ func (e *Engine) compileModule(ctx context.Context, key compiledKey) (*compiled,
 	inspected.Needs = e.moduleNeeds(slices.Collect(maps.Values(compiler.Modules)))
 	made := &compiled{
 		moduleInfo:    &moduleInfo{key: key, source: key.hash(), Inspection: inspected},
-		missingReason: missingReasonOf(checked),
+		missingReason: findMissingReason(checked),
 		rules:         map[string]rego.PreparedEvalQuery{},
 	}
 	for _, name := range readRules(entry) {

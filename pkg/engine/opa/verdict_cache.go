@@ -27,8 +27,8 @@ type projection struct {
 	task       bool
 }
 
-// projectionOf returns the projection of a rule of a built-in kind; an empty literal is an empty object.
-func projectionOf(kind rule.Kind, literal []byte) (projection, error) {
+// newProjection returns the projection of a rule of a built-in kind; an empty literal is an empty object.
+func newProjection(kind rule.Kind, literal []byte) (projection, error) {
 	literalFields := struct {
 		Name       string                `json:"name"`
 		Conditions []string              `json:"conditions"`

@@ -70,7 +70,7 @@ func (a *approver) verdict(pod Target) Verdict {
 	if a.deleted() {
 		return approved("the store is deleted")
 	}
-	ordinal, known := a.ordinalOf(pod)
+	ordinal, known := a.podOrdinal(pod)
 	if !known {
 		return rejected("pod %s is not known to the operator yet", pod.Name)
 	}
@@ -100,8 +100,8 @@ func (a *approver) deleted() bool {
 	return a.Cluster == nil || a.Cluster.DeletionTimestamp != nil && (a.StatefulSet == nil || a.StatefulSet.DeletionTimestamp != nil)
 }
 
-// ordinalOf returns the ordinal of a pod. A pod with another UID is another pod.
-func (a *approver) ordinalOf(pod Target) (int32, bool) {
+// podOrdinal returns the ordinal of a pod. A pod with another UID is another pod.
+func (a *approver) podOrdinal(pod Target) (int32, bool) {
 	for _, ordinal := range a.ordinals() {
 		if m := a.Members[ordinal]; m.Pod.Name == pod.Name && m.Pod.UID == pod.UID {
 			return ordinal, true

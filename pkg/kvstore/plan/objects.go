@@ -356,8 +356,8 @@ const (
 	jobFailed
 )
 
-// resultOf returns the result of a Job, and the message of a failure. A Job that is nil runs.
-func resultOf(job *batchv1.Job) (jobResult, string) {
+// readJobResult returns the result of a Job, and the message of a failure. A Job that is nil runs.
+func readJobResult(job *batchv1.Job) (jobResult, string) {
 	if job == nil {
 		return jobRunning, ""
 	}

@@ -76,7 +76,7 @@ func (p *planner) isBackedUpForScaleIn() bool {
 	}
 	name := fmt.Sprintf("%s-scale-in-%d", p.Cluster.Name, p.Cluster.Generation)
 	job, exists := p.Jobs[name]
-	result, message := resultOf(job)
+	result, message := readJobResult(job)
 	p.progress = progress{kvstorev1.ReasonBackupRunning, "Job " + name + " writes the backup before the scale-in"}
 	switch {
 	case exists && result == jobComplete:

@@ -30,7 +30,7 @@ func (p *planner) migrate() bool {
 	}
 	to := p.Cluster.Spec.SchemaVersion
 	job, exists := p.Jobs[name]
-	result, message := resultOf(job)
+	result, message := readJobResult(job)
 	p.progress = progress{kvstorev1.ReasonMigratingSchema, fmt.Sprintf("Job %s migrates the schema to version %d", name, to)}
 	switch {
 	case exists && result == jobComplete:
@@ -53,7 +53,7 @@ func (p *planner) endMigrations(name string) {
 	for _, other := range slices.Sorted(maps.Keys(p.Jobs)) {
 		job := p.Jobs[other]
 		isWanted := other == name && p.migrates()
-		result, _ := resultOf(job)
+		result, _ := readJobResult(job)
 		if job.Labels[kvstorev1.ComponentLabelKey] == kvstorev1.ComponentMigration && !isWanted && result == jobRunning && job.DeletionTimestamp == nil {
 			p.decision.DeleteJobs = append(p.decision.DeleteJobs, job)
 		}
@@ -76,7 +76,7 @@ func (p *planner) reportSchema() {
 	case has >= want:
 		p.condition(kvstorev1.ConditionSchemaMigrated, metav1.ConditionTrue, kvstorev1.ReasonAsSpecified, fmt.Sprintf("the schema has version %d", has))
 	default:
-		p.condition(kvstorev1.ConditionSchemaMigrated, metav1.ConditionFalse, reasonOf(p.migration, kvstorev1.ReasonMigratingSchema),
+		p.condition(kvstorev1.ConditionSchemaMigrated, metav1.ConditionFalse, progressReason(p.migration, kvstorev1.ReasonMigratingSchema),
 			cmp.Or(p.migration.message, fmt.Sprintf("the schema has version %d, and its migration to %d has not begun", has, want)))
 	}
 }

@@ -100,11 +100,11 @@ type Observation struct {
 func (m Member) terminating() bool { return m.Pod.DeletionTimestamp != nil }
 
 // version returns the version that the pod runs.
-func (m Member) version() string { return versionOf(m.Pod.Spec) }
+func (m Member) version() string { return imageVersion(m.Pod.Spec) }
 
-// versionOf returns the tag of the image of the store. An image with a digest was written by an operation that restarts the
+// imageVersion returns the tag of the image of the store. An image with a digest was written by an operation that restarts the
 // container: its tag may be any, and the version is that of the arguments, which no client can change. Empty without a version.
-func versionOf(spec corev1.PodSpec) string {
+func imageVersion(spec corev1.PodSpec) string {
 	for _, container := range spec.Containers {
 		if container.Name != ContainerName {
 			continue

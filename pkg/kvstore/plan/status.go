@@ -70,12 +70,12 @@ func (p *planner) reportUpgraded() {
 	case u != nil && u.RollingBack:
 		p.condition(kvstorev1.ConditionUpgraded, metav1.ConditionFalse, u.Reason, u.Message)
 	case u != nil:
-		p.condition(kvstorev1.ConditionUpgraded, metav1.ConditionFalse, reasonOf(p.progress, kvstorev1.ReasonReplacingPod),
+		p.condition(kvstorev1.ConditionUpgraded, metav1.ConditionFalse, progressReason(p.progress, kvstorev1.ReasonReplacingPod),
 			fmt.Sprintf("the upgrade from %s to %s is at pod %s", u.FromVersion, u.ToVersion, PodName(p.Cluster.Name, u.Ordinal)))
 	case p.status.CurrentVersion == want:
 		p.condition(kvstorev1.ConditionUpgraded, metav1.ConditionTrue, kvstorev1.ReasonAsSpecified, "every replica has version "+want)
 	default:
-		p.condition(kvstorev1.ConditionUpgraded, metav1.ConditionFalse, reasonOf(p.progress, kvstorev1.ReasonWaitingForReplicas),
+		p.condition(kvstorev1.ConditionUpgraded, metav1.ConditionFalse, progressReason(p.progress, kvstorev1.ReasonWaitingForReplicas),
 			"no upgrade to version "+want+" has begun")
 	}
 }
@@ -116,7 +116,7 @@ func (p *planner) condition(kind string, status metav1.ConditionStatus, reason, 
 	})
 }
 
-func reasonOf(now progress, otherwise string) string {
+func progressReason(now progress, otherwise string) string {
 	if now.reason == "" {
 		return otherwise
 	}

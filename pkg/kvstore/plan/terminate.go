@@ -106,7 +106,7 @@ func (p *planner) backUp() {
 			"the annotation "+kvstorev1.SkipBackupAnnotationKey+" deletes the data without one")
 		return
 	}
-	result, message := resultOf(job)
+	result, message := readJobResult(job)
 	switch {
 	case exists && result == jobComplete:
 		p.backedUp(metav1.ConditionTrue, kvstorev1.ReasonBackupComplete, "Job "+name+" has succeeded")

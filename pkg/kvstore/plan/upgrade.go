@@ -152,7 +152,7 @@ func (p *planner) awaitReady(u *kvstorev1.UpgradeStatus, ordinal int32, since ti
 // check runs the Job of the health check, and follows its result.
 func (p *planner) check(u *kvstorev1.UpgradeStatus, m Member, upgraded bool) {
 	job, exists := p.Jobs[checkName(p.Cluster.Name, u)]
-	result, message := resultOf(job)
+	result, message := readJobResult(job)
 	switch {
 	case exists && result == jobComplete:
 		p.next(u)
@@ -239,7 +239,7 @@ func (p *planner) nextBack(u *kvstorev1.UpgradeStatus) {
 func (p *planner) rollbackObserved(u *kvstorev1.UpgradeStatus) bool {
 	set := p.StatefulSet
 	return set != nil && set.Status.ObservedGeneration >= set.Generation && set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType &&
-		versionOf(set.Spec.Template.Spec) == u.FromVersion
+		imageVersion(set.Spec.Template.Spec) == u.FromVersion
 }
 
 // toRollBack returns the next pod to roll back: first pods that are not healthy, so that a healthy pod

@@ -117,7 +117,7 @@ func (c *checker) Check(_ context.Context, modules ...inspection.Module) (field.
 // Normalize returns a PodTransitionRule in its canonical spelling, as the mutating webhook stores it.
 func (r *Reviewer) Normalize(ctx context.Context, raw []byte) ([]byte, Answer, error) {
 	response := rulewebhook.NewMutator(r.decoder).Handle(ctx, request(raw))
-	answer := answerOf(response, nil)
+	answer := newAnswer(response, nil)
 	if !response.Allowed || len(response.Patches) == 0 {
 		return raw, answer, nil
 	}
@@ -141,20 +141,20 @@ func (r *Reviewer) Rule(ctx context.Context, raw []byte) Answer {
 	checked := r.newChecker(ctx)
 	// The objects come from the files that are reviewed, so nothing is kept secret from their reader.
 	ctx = clientauth.WithVerified(ctx, true)
-	return answerOf(rulewebhook.NewValidator(r.decoder, r.objects, r.objects, checked, r.guard.CheckURL).Handle(ctx, request(raw)), checked)
+	return newAnswer(rulewebhook.NewValidator(r.decoder, r.objects, r.objects, checked, r.guard.CheckURL).Handle(ctx, request(raw)), checked)
 }
 
 // Policy reviews a PodTransitionPolicy.
 func (r *Reviewer) Policy(ctx context.Context, raw []byte) Answer {
 	checked := r.newChecker(ctx)
-	return answerOf(policywebhook.NewValidator(r.decoder, r.objects, r.objects, checked, nil).Handle(ctx, request(raw)), checked)
+	return newAnswer(policywebhook.NewValidator(r.decoder, r.objects, r.objects, checked, nil).Handle(ctx, request(raw)), checked)
 }
 
 func request(raw []byte) admission.Request {
 	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: raw}}}
 }
 
-func answerOf(response admission.Response, checked *checker) Answer {
+func newAnswer(response admission.Response, checked *checker) Answer {
 	answer := Answer{Warnings: response.Warnings}
 	if checked != nil {
 		answer.Problems = checked.problems

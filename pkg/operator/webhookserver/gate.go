@@ -91,12 +91,12 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // review returns an error if no response was written.
 func (g *gate) review(w http.ResponseWriter, r *http.Request, c *conn, verified bool) error {
-	ctx, cancel := context.WithTimeoutCause(r.Context(), g.limits.timeoutOf(r), errTimeout)
+	ctx, cancel := context.WithTimeoutCause(r.Context(), g.limits.requestTimeout(r), errTimeout)
 	defer cancel()
 	ctx, evict := context.WithCancelCause(ctx)
 	defer evict(nil)
 	if !verified && !g.isExempt(c.hold.source) {
-		if err := g.pace.wait(ctx, c.hold.source, g.sizeOf(r)); err != nil {
+		if err := g.pace.wait(ctx, c.hold.source, g.requestSize(r)); err != nil {
 			return err
 		}
 	}
@@ -139,7 +139,7 @@ func (inMemory) Close() error { return nil }
 // read reads the body. It reserves the memory of the whole body before the first byte: readers
 // that wait for each other's memory would never end. The caller may give the body back.
 func (g *gate) read(ctx context.Context, w http.ResponseWriter, r *http.Request, h *hold) (*bytes.Buffer, error) {
-	size := g.bufferSize(g.sizeOf(r))
+	size := g.bufferSize(g.requestSize(r))
 	if err := g.pending.grow(ctx, h, size+overheadBytes); err != nil {
 		return nil, err
 	}
@@ -187,8 +187,8 @@ func (g *gate) isExempt(source netip.Addr) bool {
 	return exempt != nil && (*exempt)(source)
 }
 
-// sizeOf returns the announced bytes of a body, or the maximum when they are not announced.
-func (g *gate) sizeOf(r *http.Request) int64 {
+// requestSize returns the announced bytes of a body, or the maximum when they are not announced.
+func (g *gate) requestSize(r *http.Request) int64 {
 	if r.ContentLength < 0 {
 		return g.limits.ReviewBytes
 	}
@@ -238,9 +238,9 @@ func (g *gate) refuse(w http.ResponseWriter, err error) {
 	http.Error(w, "the review was not handled: "+reason, code)
 }
 
-// timeoutOf returns the timeout of a review: the timeout of its API server, if that is
+// requestTimeout returns the timeout of a review: the timeout of its API server, if that is
 // less than the limit.
-func (l Limits) timeoutOf(r *http.Request) time.Duration {
+func (l Limits) requestTimeout(r *http.Request) time.Duration {
 	timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
 	if err != nil || timeout <= 0 {
 		return l.ReviewTimeout

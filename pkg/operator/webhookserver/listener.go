@@ -26,7 +26,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		c := &conn{Conn: accepted, open: l.open}
-		c.hold = &hold{source: sourceOf(accepted.RemoteAddr()), evict: func() { _ = accepted.Close() }}
+		c.hold = &hold{source: remoteAddress(accepted.RemoteAddr()), evict: func() { _ = accepted.Close() }}
 		if l.admits(c.hold.source) && l.open.tryGrow(c.hold, 1) {
 			return c, nil
 		}
@@ -55,9 +55,9 @@ func (c *conn) used() { c.open.used(c.hold) }
 // pin protects the connection of a verified client from eviction.
 func (c *conn) pin() { c.open.pin(c.hold) }
 
-// sourceOf returns the address of a client without its port; the zero address when it
+// remoteAddress returns the address of a client without its port; the zero address when it
 // has none.
-func sourceOf(address net.Addr) netip.Addr {
+func remoteAddress(address net.Addr) netip.Addr {
 	parsed, err := netip.ParseAddrPort(address.String())
 	if err != nil {
 		return netip.Addr{}

@@ -79,7 +79,7 @@ func Sync(ctx context.Context, c Client, traffic Traffic, finalizer string, pod 
 //   - no operation prepares or is allowed, and the user does not keep the pod offline.
 //
 // Ready alone is not enough: a pod without the readiness gate stays Ready while operations prepare.
-func ExpectsTraffic(pod *corev1.Pod) bool { return lifecycle.FactsOf(pod).ExpectsTraffic() }
+func ExpectsTraffic(pod *corev1.Pod) bool { return lifecycle.NewPodFacts(pod).ExpectsTraffic() }
 
 // IsPodReady reports whether the condition Ready of the pod is True, as in the developer's guide. New code
 // decides by ExpectsTraffic.

@@ -163,7 +163,7 @@ func (w *scenario) replay(op Op) {
 	}
 }
 
-// failuresOf returns the outcomes of an operation in which something failed.
-func (w *scenario) failuresOf(op Op) []outcome {
+// failuresFor returns the outcomes of an operation in which something failed.
+func (w *scenario) failuresFor(op Op) []outcome {
 	return slices.DeleteFunc(slices.Clone(w.outcomes), func(o outcome) bool { return o.op != op || len(o.failed) == 0 })
 }

@@ -34,7 +34,7 @@ func createAgain(w *scenario) {
 	create(w)
 	w.replay(CreateEmployees)
 	w.converge("three employees still serve")
-	wantUnique(w, "current", idsOf(w.mustRead().current, resourceconsist.IEmployee.GetEmployeeId))
+	wantUnique(w, "current", collectIDs(w.mustRead().current, resourceconsist.IEmployee.GetEmployeeId))
 }
 
 func update(w *scenario) {
@@ -167,7 +167,7 @@ func (w *scenario) inParallel() {
 	verbs := []verb[resourceconsist.IEmployee]{w.employeeVerb(DeleteEmployees), w.employeeVerb(UpdateEmployees), w.employeeVerb(CreateEmployees)}
 	var calls []func(ctx context.Context) outcome
 	for i, items := range [][]plan.Item[resourceconsist.IEmployee]{todo.Delete, slices.Concat(todo.Off, todo.Update), todo.Create} {
-		for _, item := range valuesOf(items) {
+		for _, item := range itemValues(items) {
 			calls = append(calls, func(ctx context.Context) outcome {
 				_, failed, err := verbs[i].call(ctx, object, []resourceconsist.IEmployee{item})
 				o := outcome{op: verbs[i].op, err: err, names: map[string]string{item.GetEmployeeId(): item.GetEmployeeName()}}

@@ -68,7 +68,7 @@ func (w *scenario) reported(op Op, errs []error) bool {
 	if op == ReadEmployer || op == ReadEmployees {
 		return len(errs) > 0
 	}
-	return len(w.failuresOf(op)) > 0
+	return len(w.failuresFor(op)) > 0
 }
 
 // wantReported expects a failure of the operation to be reported.
@@ -94,7 +94,7 @@ func partial(w *scenario, op Op) {
 	if sent, most := w.calls()-calls, passes*callsPerEmployee*(len(w.known)+3); sent > most {
 		w.t.Errorf("%s failed for one employee, and the provider was sent %d requests; want at most %d. Leave retries to the framework.", op, sent, most)
 	}
-	failures := w.failuresOf(op)
+	failures := w.failuresFor(op)
 	if len(failures) == 0 {
 		w.t.Errorf("%s failed for %s, and no verb reported a failure: %v", op, struck, w.outcomes)
 	}
@@ -122,7 +122,7 @@ func lostReply(w *scenario, op Op) {
 	change()
 	w.passes(3)
 	w.Provider.Mend(w.t)
-	for _, failure := range w.failuresOf(op) {
+	for _, failure := range w.failuresFor(op) {
 		if again := failure.again(); len(again.failed) > 0 {
 			w.t.Errorf("%s took effect though its reply was lost, and fails when it is repeated: %v", op, again.err)
 		}

@@ -20,16 +20,16 @@ func ids(w *scenario) {
 	w.want(append(w.serving(2), Employee{Name: "web-2", Off: true}, Employee{Name: "web-3", Off: true})...)
 	first, second := w.mustRead(), w.mustRead()
 	id := resourceconsist.IEmployee.GetEmployeeId
-	wantUnique(w, "expected", idsOf(first.expected, id))
-	if a, b := idsOf(first.expected, id), idsOf(second.expected, id); !slices.Equal(a, b) {
+	wantUnique(w, "expected", collectIDs(first.expected, id))
+	if a, b := collectIDs(first.expected, id), collectIDs(second.expected, id); !slices.Equal(a, b) {
 		w.t.Errorf("the ids of expected employees changed from one call to the next: %q, then %q", a, b)
 	}
 	w.converge("two employees serve, two have no address yet")
 	p := w.mustRead()
-	wantUnique(w, "current", idsOf(p.current, id))
+	wantUnique(w, "current", collectIDs(p.current, id))
 	employer := resourceconsist.IEmployer.GetEmployerId
-	wantUnique(w, "expected employer", idsOf(p.expectedEmployers, employer))
-	wantUnique(w, "current employer", idsOf(p.currentEmployers, employer))
+	wantUnique(w, "expected employer", collectIDs(p.expectedEmployers, employer))
+	wantUnique(w, "current employer", collectIDs(p.currentEmployers, employer))
 }
 
 func wantUnique(w *scenario, what string, ids []string) {
@@ -59,7 +59,7 @@ func (w *scenario) wantSelected(names ...string) {
 	if got := slices.Sorted(slices.Values(p.selected)); !slices.Equal(got, names) {
 		w.t.Errorf("GetSelectedEmployeeNames: %q, want %q", got, names)
 	}
-	if got := idsOf(p.expected, resourceconsist.IEmployee.GetEmployeeName); !slices.Equal(got, names) {
+	if got := collectIDs(p.expected, resourceconsist.IEmployee.GetEmployeeName); !slices.Equal(got, names) {
 		w.t.Errorf("GetExpectedEmployee names %q, want %q", got, names)
 	}
 }

@@ -74,12 +74,12 @@ func (c *ServiceCluster) Employ(t testing.TB, employer string, employees ...Empl
 		c.remove(ctx, t, &old.Items[i])
 	}
 	for _, employee := range employees {
-		c.create(ctx, t, employer, employee, c.uidOf(before[employee.Name], employee))
+		c.create(ctx, t, employer, employee, c.podUID(before[employee.Name], employee))
 	}
 }
 
-// uidOf returns the UID of the pod before, unless the pod is replaced.
-func (c *ServiceCluster) uidOf(before *corev1.Pod, employee Employee) types.UID {
+// podUID returns the UID of the pod before, unless the pod is replaced.
+func (c *ServiceCluster) podUID(before *corev1.Pod, employee Employee) types.UID {
 	if before != nil && (before.Status.PodIP == "" || before.Status.PodIP == employee.Address) {
 		return before.UID
 	}
@@ -131,7 +131,7 @@ func (c *ServiceCluster) Move(t testing.TB, employer string) {
 		t.Fatalf("listing the pods of %s: %v", employer, err)
 	}
 	for i := range pods.Items {
-		c.weigh(&pods.Items[i], WeightOf(&pods.Items[i])+1)
+		c.weigh(&pods.Items[i], PodWeight(&pods.Items[i])+1)
 		if err := c.Client.Update(t.Context(), &pods.Items[i]); err != nil {
 			t.Fatalf("changing pod %s: %v", pods.Items[i].Name, err)
 		}
@@ -169,7 +169,7 @@ func (c *ServiceCluster) ensureService(ctx context.Context, t testing.TB, employ
 
 func (c *ServiceCluster) create(ctx context.Context, t testing.TB, employer string, employee Employee, uid types.UID) {
 	t.Helper()
-	pod := podOf(employer, employee)
+	pod := employeePod(employer, employee)
 	pod.UID = uid
 	if employee.Weight > 0 {
 		c.weigh(pod, employee.Weight)
@@ -197,9 +197,9 @@ func (c *ServiceCluster) weigh(pod *corev1.Pod, weight int) {
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, WeightAnnotationKey, strconv.Itoa(weight))
 }
 
-// WeightOf returns the weight that a ServiceCluster writes by default; 100 for a pod
+// PodWeight returns the weight that a ServiceCluster writes by default; 100 for a pod
 // without a weight.
-func WeightOf(pod *corev1.Pod) int {
+func PodWeight(pod *corev1.Pod) int {
 	if weight, err := strconv.Atoi(pod.Annotations[WeightAnnotationKey]); err == nil {
 		return weight
 	}

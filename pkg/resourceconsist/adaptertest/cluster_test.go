@@ -103,10 +103,10 @@ func TestWeightAndRevisionAnnotations(t *testing.T) {
 	cluster := NewServiceCluster(scheme.Scheme)
 	cluster.Employ(t, "web", Employee{Name: "web-0", Address: "192.0.2.1", Weight: 7}, Employee{Name: "web-1", Address: "192.0.2.2"})
 	pods := podsOf(t, cluster)
-	if got := WeightOf(pods["web-0"]); got != 7 {
+	if got := PodWeight(pods["web-0"]); got != 7 {
 		t.Errorf("weight: %d, want 7", got)
 	}
-	if got := WeightOf(pods["web-1"]); got != 100 {
+	if got := PodWeight(pods["web-1"]); got != 100 {
 		t.Errorf("weight of a pod that has none: %d, want 100", got)
 	}
 	revision := func(o client.Object) string { return o.GetAnnotations()[RevisionAnnotationKey] }

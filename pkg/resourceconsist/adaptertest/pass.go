@@ -20,7 +20,7 @@ func (p picture) employers() (plan.Diff[resourceconsist.IEmployer], error) {
 // employees returns the framework's plan for its employees.
 func (p picture) employees() (plan.Diff[resourceconsist.IEmployee], error) {
 	item := func(e resourceconsist.IEmployee) plan.Item[resourceconsist.IEmployee] {
-		return plan.Item[resourceconsist.IEmployee]{ID: e.GetEmployeeId(), Name: e.GetEmployeeName(), Intent: intentOf(e), Value: e}
+		return plan.Item[resourceconsist.IEmployee]{ID: e.GetEmployeeId(), Name: e.GetEmployeeName(), Intent: newIntent(e), Value: e}
 	}
 	return between(p.expected, p.current, item, resourceconsist.IEmployee.EmployeeEqual)
 }
@@ -42,8 +42,8 @@ func between[T any](expected, current []T, item func(T) plan.Item[T], equal func
 	return diff, errors.Join(errs...)
 }
 
-// intentOf returns whether an expected employee should take traffic, as the framework does.
-func intentOf(expected resourceconsist.IEmployee) plan.Intent {
+// newIntent returns whether an expected employee should take traffic, as the framework does.
+func newIntent(expected resourceconsist.IEmployee) plan.Intent {
 	var ready bool
 	switch statuses := expected.GetEmployeeStatuses().(type) {
 	case resourceconsist.PodEmployeeStatuses:
@@ -62,7 +62,7 @@ func intentOf(expected resourceconsist.IEmployee) plan.Intent {
 	return plan.IntentOff
 }
 
-func valuesOf[T any](items []plan.Item[T]) []T {
+func itemValues[T any](items []plan.Item[T]) []T {
 	values := make([]T, len(items))
 	for i, item := range items {
 		values[i] = item.Value
@@ -119,7 +119,7 @@ func (w *scenario) act(p picture) error {
 func carryOut[T any](w *scenario, v verb[T], items []plan.Item[T]) {
 	w.t.Helper()
 	if len(items) > 0 {
-		do(w, v, valuesOf(items))
+		do(w, v, itemValues(items))
 	}
 }
 
@@ -131,7 +131,7 @@ func (w *scenario) conclude(p picture) (settled bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	confirmed := plan.TrafficOf(diff)
+	confirmed := plan.ClassifyTraffic(diff)
 	truth := w.Provider.Traffic(w.t, w.employer)
 	settled = true
 	for _, name := range w.names() {

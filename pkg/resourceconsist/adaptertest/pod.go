@@ -19,9 +19,9 @@ const (
 	since = 1767225600
 )
 
-// podOf returns the pod as the lifecycle leaves it: available, preparing, or without an
+// employeePod returns the pod as the lifecycle leaves it: available, preparing, or without an
 // address because it is not running yet.
-func podOf(employer string, employee Employee) *corev1.Pod {
+func employeePod(employer string, employee Employee) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: metav1.NamespaceDefault,

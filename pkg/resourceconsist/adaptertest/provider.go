@@ -152,7 +152,7 @@ func (p *FakeProvider) Pool(ctx context.Context, pool string) (revision string, 
 // Servers returns the servers of a pool, sorted by id; empty without such a pool.
 func (p *FakeProvider) Servers(ctx context.Context, pool string) ([]FakeServer, error) {
 	var servers []FakeServer
-	err := p.read(ctx, ReadEmployees, func(in fakePools) { servers = p.serversOf(in, pool) })
+	err := p.read(ctx, ReadEmployees, func(in fakePools) { servers = p.poolServers(in, pool) })
 	return servers, err
 }
 
@@ -183,7 +183,7 @@ func (p *FakeProvider) SetServer(ctx context.Context, pool string, server FakeSe
 
 // RemoveServer removes a server, or fails with ErrNotFound. Its sessions are cut.
 func (p *FakeProvider) RemoveServer(ctx context.Context, pool, id string) error {
-	return p.write(ctx, DeleteEmployees, p.employeeOf(pool, id), func(in fakePools) error {
+	return p.write(ctx, DeleteEmployees, p.employeeName(pool, id), func(in fakePools) error {
 		if _, exists := in[pool].servers[id]; !exists {
 			return fmt.Errorf("server %q of pool %q: %w", id, pool, ErrNotFound)
 		}
@@ -195,8 +195,8 @@ func (p *FakeProvider) RemoveServer(ctx context.Context, pool, id string) error 
 
 func (s FakeServer) employee() string { return cmp.Or(s.Name, s.ID) }
 
-// employeeOf returns the name of the employee of a server, by the last change.
-func (p *FakeProvider) employeeOf(pool, id string) string {
+// employeeName returns the name of the employee of a server, by the last change.
+func (p *FakeProvider) employeeName(pool, id string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if server, exists := p.versions[len(p.versions)-1].pools[pool].servers[id]; exists {
@@ -285,7 +285,7 @@ func (p *FakeProvider) inForce(at time.Time) fakePools {
 	return pools
 }
 
-func (p *FakeProvider) serversOf(in fakePools, pool string) []FakeServer {
+func (p *FakeProvider) poolServers(in fakePools, pool string) []FakeServer {
 	servers := slices.SortedFunc(maps.Values(in[pool].servers), func(a, b FakeServer) int { return cmp.Compare(a.ID, b.ID) })
 	for i := range servers {
 		servers[i].Sessions = p.sessions[serverKey{pool: pool, id: servers[i].ID}]

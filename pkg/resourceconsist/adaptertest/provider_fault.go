@@ -62,7 +62,7 @@ func (f *FakeFaults) Traffic(_ testing.TB, employer string) map[string]Traffic {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	traffic := map[string]Traffic{}
-	for _, server := range p.serversOf(p.inForce(p.clock.Now()), employer) {
+	for _, server := range p.poolServers(p.inForce(p.clock.Now()), employer) {
 		// Of two pods with one name in succession, the server that gets requests counts.
 		before := traffic[server.employee()]
 		both := Traffic{On: server.On, Sessions: server.Sessions, Weight: server.Weight, Address: server.Address}
@@ -85,7 +85,7 @@ func (f *FakeFaults) Remains(_ testing.TB, employer string) []string {
 	if _, exists := pools[employer]; exists {
 		remains = append(remains, "pool "+employer)
 	}
-	for _, server := range p.serversOf(pools, employer) {
+	for _, server := range p.poolServers(pools, employer) {
 		remains = append(remains, "server "+server.employee())
 	}
 	return remains
@@ -127,7 +127,7 @@ func (f *FakeFaults) Occupy(_ testing.TB, employer, employee string, sessions in
 	p := f.provider
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, server := range p.serversOf(p.inForce(p.clock.Now()), employer) {
+	for _, server := range p.poolServers(p.inForce(p.clock.Now()), employer) {
 		if server.employee() == employee {
 			p.sessions[serverKey{pool: employer, id: server.ID}] = sessions
 		}

@@ -87,7 +87,7 @@ func (a *Template) GetExpectedEmployee(ctx context.Context, employer client.Obje
 		common, _ := rc.GetCommonPodEmployeeStatus(pod) // fails for nil alone
 		if common.Ip != "" {
 			servers = append(servers, server{FakeServer{
-				ID: string(pod.UID), Name: pod.Name, Address: common.Ip, On: common.LifecycleReady, Weight: WeightOf(pod),
+				ID: string(pod.UID), Name: pod.Name, Address: common.Ip, On: common.LifecycleReady, Weight: PodWeight(pod),
 			}})
 		}
 	}

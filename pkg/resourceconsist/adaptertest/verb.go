@@ -67,14 +67,14 @@ func do[T any](w *scenario, v verb[T], items []T) outcome {
 	var err error
 	w.within(v.name, func(ctx context.Context) { succeeded, failed, err = v.call(ctx, object, passed) })
 
-	ids := idsOf(items, v.id)
-	if !slices.Equal(idsOf(passed, v.id), ids) {
+	ids := collectIDs(items, v.id)
+	if !slices.Equal(collectIDs(passed, v.id), ids) {
 		w.t.Errorf("%s changed the list that was passed", v.name)
 	}
 	if !equality.Semantic.DeepEqual(before, object) {
 		w.t.Errorf("%s changed the employer that was passed", v.name)
 	}
-	result := outcome{op: v.op, succeeded: idsOf(succeeded, v.id), failed: idsOf(failed, v.id), err: err, names: map[string]string{}}
+	result := outcome{op: v.op, succeeded: collectIDs(succeeded, v.id), failed: collectIDs(failed, v.id), err: err, names: map[string]string{}}
 	for _, item := range items {
 		result.names[v.id(item)] = v.employee(item)
 	}
@@ -114,7 +114,7 @@ func (o outcome) String() string {
 	return fmt.Sprintf("%s: succeeded %q, failed %q, error %v", o.op, o.succeeded, o.failed, o.err)
 }
 
-func idsOf[T any](items []T, id func(T) string) []string {
+func collectIDs[T any](items []T, id func(T) string) []string {
 	ids := make([]string, len(items))
 	for i, item := range items {
 		ids[i] = id(item)

@@ -105,7 +105,7 @@ func TestTrafficOf(t *testing.T) {
 		"an expected item without a name does not count": {[]item{{ID: "x", Value: "1"}}, []item{{ID: "x", Value: "1"}}, plan.Off},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			if got := plan.TrafficOf(plan.Between(tc.expected, tc.current, equal)).Of("p"); got != tc.want {
+			if got := plan.ClassifyTraffic(plan.Between(tc.expected, tc.current, equal)).Of("p"); got != tc.want {
 				t.Errorf("traffic = %v, want %v", got, tc.want)
 			}
 		})

@@ -83,7 +83,7 @@ func TestFinalizersFollowTheProvider(t *testing.T) {
 		all, expected := pods(t)
 		provider, failing := truth(t), drawFailing(t)
 		provider.apply(plan.Between(expected, provider.items(), equal), failing)
-		traffic := plan.TrafficOf(plan.Between(expected, provider.items(), equal))
+		traffic := plan.ClassifyTraffic(plan.Between(expected, provider.items(), equal))
 		for name, pod := range all {
 			got := plan.Protect(pod, traffic.Of(name))
 			takes := provider[name]

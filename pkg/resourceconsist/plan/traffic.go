@@ -35,9 +35,9 @@ func (t Traffic) Of(name string) State {
 	return Off
 }
 
-// TrafficOf derives the states from a comparison with the current items of the provider.
+// ClassifyTraffic derives the states from a comparison with the current items of the provider.
 // The zero Traffic, for a provider that did not answer, confirms nothing.
-func TrafficOf[T any](diff Diff[T]) Traffic {
+func ClassifyTraffic[T any](diff Diff[T]) Traffic {
 	t := Traffic{states: map[string]State{}}
 	for _, item := range diff.Unchanged {
 		t.vote(item.Name, unchanged(item.Intent))

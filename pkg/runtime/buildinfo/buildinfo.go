@@ -45,12 +45,12 @@ type Info struct {
 // Go toolchain recorded.
 func Read() Info {
 	recorded, _ := debug.ReadBuildInfo() // nil without modules
-	return infoOf(Info{Version: version, Commit: commit, Date: date}, recorded)
+	return mergeInfo(Info{Version: version, Commit: commit, Date: date}, recorded)
 }
 
-// infoOf returns the fields that the linker set, and fills the others with the fields of the
+// mergeInfo returns the fields that the linker set, and fills the others with the fields of the
 // toolchain.
-func infoOf(linked Info, recorded *debug.BuildInfo) Info {
+func mergeInfo(linked Info, recorded *debug.BuildInfo) Info {
 	if recorded == nil {
 		recorded = &debug.BuildInfo{}
 	}

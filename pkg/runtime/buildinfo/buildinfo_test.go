@@ -47,7 +47,7 @@ func TestInfoPrefersTheLinker(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			test.want.Platform = platform
-			if diff := cmp.Diff(test.want, infoOf(test.linked, test.recorded)); diff != "" {
+			if diff := cmp.Diff(test.want, mergeInfo(test.linked, test.recorded)); diff != "" {
 				t.Error(diff)
 			}
 		})

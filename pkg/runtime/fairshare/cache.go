@@ -74,7 +74,7 @@ func (c *Cache[K, V]) Add(name string, key K, value V, bytes int64) bool {
 	if bytes > c.most {
 		return false
 	}
-	charged := c.ownerOf(name)
+	charged := c.ownerNamed(name)
 	c.entries[key] = charged.recent.PushFront(&entry[K, V]{key: key, value: value, bytes: bytes, owner: charged})
 	c.charge(charged, bytes)
 	for c.used > c.most {
@@ -114,8 +114,8 @@ func (c *Cache[K, V]) Bytes() int64 {
 	return c.used
 }
 
-// BytesOf returns the size of the values of one owner.
-func (c *Cache[K, V]) BytesOf(name string) int64 {
+// BytesUsedBy returns the size of the values of one owner.
+func (c *Cache[K, V]) BytesUsedBy(name string) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if found, ok := c.owners[name]; ok {
@@ -124,7 +124,7 @@ func (c *Cache[K, V]) BytesOf(name string) int64 {
 	return 0
 }
 
-func (c *Cache[K, V]) ownerOf(name string) *owner {
+func (c *Cache[K, V]) ownerNamed(name string) *owner {
 	if found, ok := c.owners[name]; ok {
 		return found
 	}

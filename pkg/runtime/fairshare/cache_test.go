@@ -28,7 +28,7 @@ func TestAnOwnerThatTakesEverythingLosesItsOwn(t *testing.T) {
 			t.Errorf("value %d of the quiet owner is missing", i)
 		}
 	}
-	if got := cache.BytesOf("greedy"); got != 80_000 {
+	if got := cache.BytesUsedBy("greedy"); got != 80_000 {
 		t.Errorf("the greedy owner has %d bytes, want the bytes that the other one leaves", got)
 	}
 	if got := cache.Bytes(); got != 100_000 {
@@ -71,7 +71,7 @@ func TestTheFirstOwnerIsCharged(t *testing.T) {
 	if got, _ := cache.Get("key"); got != "new" {
 		t.Errorf("got %q", got)
 	}
-	if first, second := cache.BytesOf("first"), cache.BytesOf("second"); first != 2000 || second != 0 {
+	if first, second := cache.BytesUsedBy("first"), cache.BytesUsedBy("second"); first != 2000 || second != 0 {
 		t.Errorf("the first owner is charged %d bytes, the second one %d", first, second)
 	}
 	cache.Remove("key")

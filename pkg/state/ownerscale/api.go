@@ -90,10 +90,10 @@ func (c *Client) Resolve(ctx context.Context, kind Kind) (Resource, error) {
 	case err != nil:
 		return Resource{}, fmt.Errorf("reading the resources of %s: %w", kind.APIVersion, err)
 	}
-	return resourceOf(kind, version, served.APIResources)
+	return findResource(kind, version, served.APIResources)
 }
 
-func resourceOf(kind Kind, version schema.GroupVersion, served []metav1.APIResource) (Resource, error) {
+func findResource(kind Kind, version schema.GroupVersion, served []metav1.APIResource) (Resource, error) {
 	scalable := map[string]bool{}
 	for _, one := range served {
 		if name, found := strings.CutSuffix(one.Name, "/scale"); found {

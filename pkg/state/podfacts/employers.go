@@ -57,7 +57,7 @@ func (e *Employers) Gone(ctx context.Context, pod *corev1.Pod, facts lifecycle.P
 	}
 	var gone []string
 	for _, employer := range facts.Missing() {
-		service, ok := podstate.ServiceOf(employer)
+		service, ok := podstate.ParseEmployer(employer)
 		if !ok {
 			continue
 		}

@@ -96,7 +96,7 @@ func TestEmployersThatAreGone(t *testing.T) {
 				tc.api = tc.cached
 			}
 			employers := podfacts.NewEmployers(reader(tc.cached...), reader(tc.api...), clocktesting.NewFakeClock(builders.Epoch))
-			got, err := employers.Gone(t.Context(), tc.pod, lifecycle.FactsOf(tc.pod))
+			got, err := employers.Gone(t.Context(), tc.pod, lifecycle.NewPodFacts(tc.pod))
 			if diff := cmp.Diff(tc.want, got); diff != "" || err != nil {
 				t.Errorf("gone (-want +got), %v:\n%s", err, diff)
 			}
@@ -113,7 +113,7 @@ func TestAnEntryThatAControllerPutsBackIsKept(t *testing.T) {
 	pod := webPod().Expect("Service/default/web", finalizer).Obj()
 	gone := func() int {
 		t.Helper()
-		list, err := employers.Gone(t.Context(), pod, lifecycle.FactsOf(pod))
+		list, err := employers.Gone(t.Context(), pod, lifecycle.NewPodFacts(pod))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +154,7 @@ func TestDroppedEmployersAreSharedByNamespace(t *testing.T) {
 	employers := podfacts.NewEmployers(services, services, clocktesting.NewFakeClock(builders.Epoch))
 	gone := func(pod *corev1.Pod) int {
 		t.Helper()
-		list, err := employers.Gone(t.Context(), pod, lifecycle.FactsOf(pod))
+		list, err := employers.Gone(t.Context(), pod, lifecycle.NewPodFacts(pod))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -184,7 +184,7 @@ func TestAnEmployerThatCannotBeReadIsNotGone(t *testing.T) {
 	}).Build()
 	pod := webPod().Expect("Service/default/web", finalizer).Obj()
 	employers := podfacts.NewEmployers(reader(), broken, clocktesting.NewFakeClock(builders.Epoch))
-	if gone, err := employers.Gone(t.Context(), pod, lifecycle.FactsOf(pod)); len(gone) > 0 || !errors.Is(err, away) {
+	if gone, err := employers.Gone(t.Context(), pod, lifecycle.NewPodFacts(pod)); len(gone) > 0 || !errors.Is(err, away) {
 		t.Errorf("gone %v, error %v", gone, err)
 	}
 }

@@ -37,7 +37,7 @@ func New(cached, apiReader client.Reader, clk clock.Clock) *Gatherer {
 // Gather returns the facts of a pod. With an error the unreadable facts are missing, which holds
 // the pod back and never advances it.
 func (g *Gatherer) Gather(ctx context.Context, pod *corev1.Pod) (facts lifecycle.PodFacts, err error) {
-	facts = lifecycle.FactsOf(pod)
+	facts = lifecycle.NewPodFacts(pod)
 	g.observe(pod, &facts)
 	var employersErr, servicesErr, rulesErr error
 	facts.Gone, employersErr = g.Gone(ctx, pod, facts)

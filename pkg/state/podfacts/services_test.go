@@ -39,7 +39,7 @@ func TestServicesLetAPodSettle(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			c := failing(t, tc.err, &corev1.ServiceList{}, tc.services...)
 			pod := tc.pod.Obj()
-			got, err := podfacts.NewEmployers(c, c, clocktesting.NewFakeClock(builders.Epoch)).Services(t.Context(), pod, lifecycle.FactsOf(pod))
+			got, err := podfacts.NewEmployers(c, c, clocktesting.NewFakeClock(builders.Epoch)).Services(t.Context(), pod, lifecycle.NewPodFacts(pod))
 			if got != tc.want || !errors.Is(err, tc.err) {
 				t.Errorf("got %v and %v, want %v and %v", got, err, tc.want, tc.err)
 			}

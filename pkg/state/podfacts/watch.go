@@ -32,7 +32,7 @@ func IndexByEmployer(object client.Object) []string {
 // finalizer: changes of the Service may affect them. The reader has the index
 // EmployerField.
 func Waiting(ctx context.Context, pods client.Reader, service client.Object) ([]reconcile.Request, error) {
-	employer := podstate.EmployerOf(service.GetNamespace(), service.GetName())
+	employer := podstate.EmployerName(service.GetNamespace(), service.GetName())
 	var list corev1.PodList
 	err := pods.List(ctx, &list, client.InNamespace(service.GetNamespace()), client.MatchingFields{EmployerField: employer}, client.UnsafeDisableDeepCopy)
 	if err != nil {
@@ -40,7 +40,7 @@ func Waiting(ctx context.Context, pods client.Reader, service client.Object) ([]
 	}
 	var requests []reconcile.Request
 	for i := range list.Items {
-		if slices.Contains(lifecycle.FactsOf(&list.Items[i]).Missing(), employer) {
+		if slices.Contains(lifecycle.NewPodFacts(&list.Items[i]).Missing(), employer) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 	}

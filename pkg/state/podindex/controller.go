@@ -81,9 +81,9 @@ func (n *namespace) isPending(set types.UID) bool {
 	return refers && !known && !n.answered[above]
 }
 
-// apiVersionOf returns the API version of the pod's controller; empty for a pod without a
+// controllerAPIVersion returns the API version of the pod's controller; empty for a pod without a
 // controller.
-func apiVersionOf(object *corev1.Pod) string {
+func controllerAPIVersion(object *corev1.Pod) string {
 	if reference := metav1.GetControllerOfNoCopy(object); reference != nil {
 		return reference.APIVersion
 	}

@@ -38,7 +38,7 @@ func ChecksCreation(ruleset *appsv1alpha1.PodTransitionRule, pod *corev1.Pod) bo
 	skipped := podstate.SkipRules(pod.Annotations)
 	return slices.ContainsFunc(ruleset.Spec.Rules, func(r appsv1alpha1.TransitionRule) bool {
 		return r.Stage == appsv1alpha1.StagePostCheck && !r.Disabled &&
-			rule.ScopeOf(r).Applies(appsv1alpha1.CreateOperationType, pod.Labels, skipped)
+			rule.NewScope(r).Applies(appsv1alpha1.CreateOperationType, pod.Labels, skipped)
 	}) && selects(ruleset, pod)
 }
 
@@ -56,6 +56,6 @@ func enforces(ruleset *appsv1alpha1.PodTransitionRule, pod *corev1.Pod, operatio
 	return slices.ContainsFunc(ruleset.Spec.Rules, func(r appsv1alpha1.TransitionRule) bool {
 		enforced := r.Enforcement == "" || r.Enforcement == appsv1alpha1.EnforcementEnforce
 		return enforced && !r.Disabled && r.Stage != appsv1alpha1.StagePostCheck &&
-			rule.ScopeOf(r).Applies(operationType, pod.Labels, skipped)
+			rule.NewScope(r).Applies(operationType, pod.Labels, skipped)
 	})
 }

@@ -51,9 +51,9 @@ type DisruptionBudget struct {
 // ID returns the id of the PodDisruptionBudget among rules.
 func (b DisruptionBudget) ID() rule.RuleID { return rule.DisruptionBudgetID(b.Namespace, b.Name) }
 
-// DisruptionBudgetOf returns the part of a PodDisruptionBudget that permits depend on. Without a
+// NewDisruptionBudget returns the part of a PodDisruptionBudget that permits depend on. Without a
 // selector that can be parsed, the budget selects no pod.
-func DisruptionBudgetOf(object *policyv1.PodDisruptionBudget) DisruptionBudget {
+func NewDisruptionBudget(object *policyv1.PodDisruptionBudget) DisruptionBudget {
 	b := DisruptionBudget{
 		Namespace: object.Namespace, Name: object.Name, UID: object.UID, ResourceVersion: object.ResourceVersion,
 		Record:  permit.Decode(object.Annotations[appsv1alpha1.PermitsAnnotationKey]),
@@ -82,11 +82,11 @@ const maxUnknownBytes = 256
 
 // equals reports whether another version of a PodDisruptionBudget counts the same.
 func (b DisruptionBudget) equals(other DisruptionBudget) bool {
-	return b.hasSelectorOf(other) && b.Desired == other.Desired && b.Healthy == other.Healthy && b.Expected == other.Expected &&
+	return b.hasSameSelector(other) && b.Desired == other.Desired && b.Healthy == other.Healthy && b.Expected == other.Expected &&
 		b.EvictsUnready == other.EvictsUnready && b.Unknown == other.Unknown
 }
 
-func (b DisruptionBudget) hasSelectorOf(other DisruptionBudget) bool {
+func (b DisruptionBudget) hasSameSelector(other DisruptionBudget) bool {
 	if b.Selector == nil || other.Selector == nil {
 		return b.Selector == nil && other.Selector == nil
 	}
@@ -192,7 +192,7 @@ func (x *Index) setDisruptionBudget(n *namespace, budget DisruptionBudget) {
 		return
 	}
 	n.inheritRecord(&budget)
-	if had && before.hasSelectorOf(budget) {
+	if had && before.hasSameSelector(budget) {
 		changed := !before.equals(budget)
 		before.DisruptionBudget = budget
 		if changed {

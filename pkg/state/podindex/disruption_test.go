@@ -119,26 +119,26 @@ func TestDisruptionBudgetOfReadsTheStatus(t *testing.T) {
 		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
 		Status:     policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 2, DesiredHealthy: 2, CurrentHealthy: 3, ExpectedPods: 4},
 	}
-	b := podindex.DisruptionBudgetOf(object)
+	b := podindex.NewDisruptionBudget(object)
 	if b.Desired != 2 || b.Healthy != 3 || b.Expected != 4 || b.Unknown != "" || !b.Selector.Matches(labels.Set{"app": "web"}) {
 		t.Errorf("got %+v", b)
 	}
 	object.Generation = 3
-	if b := podindex.DisruptionBudgetOf(object); !strings.Contains(b.Unknown, "generation 2") {
+	if b := podindex.NewDisruptionBudget(object); !strings.Contains(b.Unknown, "generation 2") {
 		t.Errorf("of an old status: %q", b.Unknown)
 	}
 	object.Status.Conditions = []metav1.Condition{{
 		Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: policyv1.SyncFailedReason, Message: strings.Repeat("no\n", 1000),
 	}}
-	if b := podindex.DisruptionBudgetOf(object); !strings.Contains(b.Unknown, "could not count") || len(b.Unknown) > 400 || strings.Contains(b.Unknown, "\n") {
+	if b := podindex.NewDisruptionBudget(object); !strings.Contains(b.Unknown, "could not count") || len(b.Unknown) > 400 || strings.Contains(b.Unknown, "\n") {
 		t.Errorf("of a failed sync: %q", b.Unknown)
 	}
 	object.Spec.Selector = &metav1.LabelSelector{}
-	if b := podindex.DisruptionBudgetOf(object); !b.Selector.Matches(labels.Set{}) {
+	if b := podindex.NewDisruptionBudget(object); !b.Selector.Matches(labels.Set{}) {
 		t.Error("an empty selector does not select every pod")
 	}
 	object.Spec.Selector = nil
-	if b := podindex.DisruptionBudgetOf(object); b.Selector != nil {
+	if b := podindex.NewDisruptionBudget(object); b.Selector != nil {
 		t.Error("without a selector it selects pods")
 	}
 }
@@ -170,7 +170,7 @@ func TestADisruptionBudgetKeepsItsRecord(t *testing.T) {
 		if len(reserved) > 0 {
 			o.Annotations = map[string]string{appsv1alpha1.PermitsAnnotationKey: reserved[0]}
 		}
-		return podindex.DisruptionBudgetOf(o)
+		return podindex.NewDisruptionBudget(o)
 	}
 	const first, second = `{"reserved":{"web-0-uid":"1"}}`, `{"reserved":{"web-1-uid":"2"}}`
 	for name, tc := range map[string]struct {

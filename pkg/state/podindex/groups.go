@@ -23,8 +23,8 @@ type groups struct {
 // hasGroups reports whether a pod, or a workload of pods, is owned by a pod.
 func (n *namespace) hasGroups() bool { return n.ledPods > 0 || n.ledOwners > 0 }
 
-// leaderOf returns the pod that owns a pod, or a workload in the chain of its owners; empty without one.
-func (n *namespace) leaderOf(p *pod) types.UID {
+// groupLeader returns the pod that owns a pod, or a workload in the chain of its owners; empty without one.
+func (n *namespace) groupLeader(p *pod) types.UID {
 	if p.controller.Kind == kindPod {
 		return p.controller.UID
 	}
@@ -62,7 +62,7 @@ func (n *namespace) groups() groups {
 	g := groups{with: map[types.UID][]*pod{}, going: map[types.UID]bool{}}
 	for uid, p := range n.pods {
 		above := []types.UID{uid} // a cycle ends at a pod that is among them
-		for leader := n.leaderOf(p); leader != "" && len(above) <= maxOwnerDepth && !slices.Contains(above, leader); {
+		for leader := n.groupLeader(p); leader != "" && len(above) <= maxOwnerDepth && !slices.Contains(above, leader); {
 			above = append(above, leader)
 			g.with[leader] = append(g.with[leader], p)
 			by, known := n.pods[leader]
@@ -72,7 +72,7 @@ func (n *namespace) groups() groups {
 			if !known {
 				break
 			}
-			leader = n.leaderOf(by)
+			leader = n.groupLeader(by)
 		}
 	}
 	return g

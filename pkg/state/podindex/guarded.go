@@ -18,7 +18,7 @@ const (
 	gapGate gap = "gate"
 )
 
-func gapOf(object *corev1.Pod, facts lifecycle.PodFacts) gap {
+func availabilityGap(object *corev1.Pod, facts lifecycle.PodFacts) gap {
 	if _, mirror := object.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return gapMirror
 	}
@@ -39,8 +39,8 @@ type Unguarded struct {
 	Names []string
 }
 
-// unguardedOf counts pods that cannot be guarded.
-func unguardedOf(pods map[types.UID]*pod) Unguarded {
+// countUnguarded counts pods that cannot be guarded.
+func countUnguarded(pods map[types.UID]*pod) Unguarded {
 	counted := Unguarded{}
 	for _, p := range pods {
 		if p.gap == gapMirror {

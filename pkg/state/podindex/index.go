@@ -152,7 +152,7 @@ func (x *Index) forgetEmpty(name string) {
 func (x *Index) setPod(object *corev1.Pod) {
 	n := x.namespace(object.Namespace)
 	before := n.pods[object.UID]
-	after := newPod(object, n.ownerOf(controllerOf(object)), n.causeOf(controllerOf(object).UID), n.revisionsOf(controllerOf(object).UID), before)
+	after := newPod(object, n.findOwner(podController(object)), n.podCause(podController(object).UID), n.workloadRevisions(podController(object).UID), before)
 	n.pods[object.UID] = after
 	delete(n.uncontrolled[after.controller.UID], object.UID)
 	n.ripens(after, x.now)
@@ -300,7 +300,7 @@ func (x *Index) SetOwner(owner Owner) {
 			}
 		}
 	}
-	if !had || !before.hasPlaceOf(owner) {
+	if !had || !before.hasSamePlace(owner) {
 		n.ownersChanged()
 		x.referAbove(n, owner.Namespace)
 	}

@@ -88,9 +88,9 @@ type Owner struct {
 // OwnerName names an object that need not exist.
 type OwnerName struct{ APIVersion, Kind, Name string }
 
-// hasPlaceOf reports whether another version of a workload has the same controller, kind, name
+// hasSamePlace reports whether another version of a workload has the same controller, kind, name
 // and revisions, and both or neither want pods.
-func (o Owner) hasPlaceOf(other Owner) bool {
+func (o Owner) hasSamePlace(other Owner) bool {
 	return o.UpdateRevision == other.UpdateRevision && o.CurrentRevision == other.CurrentRevision && o.Created.Equal(other.Created) &&
 		(o.Desired == 0) == (other.Desired == 0) && o.Controller == other.Controller && o.Kind == other.Kind && o.Name == other.Name &&
 		o.Revision == other.Revision && o.Above == other.Above && o.scales() == other.scales()
@@ -98,7 +98,7 @@ func (o Owner) hasPlaceOf(other Owner) bool {
 
 // equals reports whether another version of a workload is the same.
 func (o Owner) equals(other Owner) bool {
-	return o.hasPlaceOf(other) && o.Desired == other.Desired && o.MinReady == other.MinReady && o.Terminating == other.Terminating &&
+	return o.hasSamePlace(other) && o.Desired == other.Desired && o.MinReady == other.MinReady && o.Terminating == other.Terminating &&
 		o.Uncounted == other.Uncounted && o.Scale == other.Scale && o.Observed == other.Observed && o.Unlabeled == other.Unlabeled &&
 		o.Unreadable == other.Unreadable && o.Recreates == other.Recreates && o.Surges == other.Surges && o.Paused == other.Paused && o.Progress == other.Progress &&
 		slices.Equal(o.SkipRules, other.SkipRules) && maps.Equal(o.TemplateLabels, other.TemplateLabels)
@@ -273,9 +273,9 @@ type controlled struct {
 	revisions revisions
 }
 
-// causeOf returns why a controller deletes one of its pods; empty when it is not a ReplicaSet
+// podCause returns why a controller deletes one of its pods; empty when it is not a ReplicaSet
 // in the index.
-func (n *namespace) causeOf(controller types.UID) rule.Cause {
+func (n *namespace) podCause(controller types.UID) rule.Cause {
 	owner, known := n.owners[controller]
 	switch {
 	case !known || owner.Kind != kindReplicaSet:
@@ -323,23 +323,23 @@ func (n *namespace) noteNewest() {
 	n.newest, n.newestHash = map[types.UID]int64{}, map[types.UID]string{}
 	for _, owner := range n.owners {
 		if owner.Controller != "" && owner.Revision >= n.newest[owner.Controller] {
-			n.newest[owner.Controller], n.newestHash[owner.Controller] = owner.Revision, hashOf(owner.TemplateLabels)
+			n.newest[owner.Controller], n.newestHash[owner.Controller] = owner.Revision, revisionHash(owner.TemplateLabels)
 		}
 	}
 	n.noteOldest()
 }
 
-// topOf returns the UID of the owner that rules see of the pods of a controller.
-func (n *namespace) topOf(controller types.UID) types.UID {
+// topmostOwner returns the UID of the owner that rules see of the pods of a controller.
+func (n *namespace) topmostOwner(controller types.UID) types.UID {
 	if top, known := n.top(controller); known {
 		return top
 	}
 	return controller
 }
 
-// ownerOf returns the owner that rules see of a pod with this controller.
-func (n *namespace) ownerOf(controller rule.Owner) rule.Owner {
-	top := n.topOf(controller.UID)
+// findOwner returns the owner that rules see of a pod with this controller.
+func (n *namespace) findOwner(controller rule.Owner) rule.Owner {
+	top := n.topmostOwner(controller.UID)
 	if top == controller.UID {
 		return controller
 	}
@@ -356,7 +356,7 @@ func (n *namespace) own(p *pod, by int) (changed bool) {
 	}
 	c, ok := n.controllers[controller]
 	if !ok {
-		c = &controlled{top: n.topOf(controller), cause: n.causeOf(controller), revisions: n.revisionsOf(controller)}
+		c = &controlled{top: n.topmostOwner(controller), cause: n.podCause(controller), revisions: n.workloadRevisions(controller)}
 		n.controllers[controller] = c
 	}
 	c.pods += by
@@ -392,7 +392,7 @@ func (n *namespace) ownersChanged() {
 	moved := map[types.UID]bool{}
 	for uid, c := range n.controllers {
 		now := *c
-		now.top, now.cause, now.revisions = n.topOf(uid), n.causeOf(uid), n.revisionsOf(uid)
+		now.top, now.cause, now.revisions = n.topmostOwner(uid), n.podCause(uid), n.workloadRevisions(uid)
 		if now != *c {
 			*c, moved[uid] = now, true
 		}
@@ -402,7 +402,7 @@ func (n *namespace) ownersChanged() {
 	}
 	for _, p := range n.pods {
 		if moved[p.controller.UID] {
-			n.replace(p.withOwner(n.ownerOf(p.controller), n.causeOf(p.controller.UID), n.revisionsOf(p.controller.UID)))
+			n.replace(p.withOwner(n.findOwner(p.controller), n.podCause(p.controller.UID), n.workloadRevisions(p.controller.UID)))
 		}
 	}
 }

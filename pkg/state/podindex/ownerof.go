@@ -15,9 +15,9 @@ import (
 	"github.com/podops-dev/podops/pkg/core/replicasetscale"
 )
 
-// OwnerOf returns a workload as an owner of pods, and false for an object that does not count as an owner:
+// NewOwner returns a workload as an owner of pods, and false for an object that does not count as an owner:
 // another kind, or a Job without pods under PodOps.
-func OwnerOf(object metav1.Object) (owner Owner, counts bool) {
+func NewOwner(object metav1.Object) (owner Owner, counts bool) {
 	owner = Owner{
 		UID: object.GetUID(), Namespace: object.GetNamespace(), Name: object.GetName(),
 		Terminating: object.GetDeletionTimestamp() != nil, Created: object.GetCreationTimestamp().Time, Surges: deferreddelete.Surges(object),

@@ -47,7 +47,7 @@ func TestDesiredOfAJob(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job := &batchv1.Job{Spec: tc.spec, Status: tc.status}
 			job.Spec.Template.Labels = map[string]string{appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue}
-			if got, counts := podindex.OwnerOf(job); !counts || got.Desired != tc.want {
+			if got, counts := podindex.NewOwner(job); !counts || got.Desired != tc.want {
 				t.Errorf("got %d pods, want %d", got.Desired, tc.want)
 			}
 		})
@@ -61,14 +61,14 @@ func TestFailedIndexesOfAJobAreNotDesired(t *testing.T) {
 			Status: batchv1.JobStatus{FailedIndexes: &list},
 		}
 		job.Spec.Template.Labels = map[string]string{appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue}
-		if got, _ := podindex.OwnerOf(job); got.Desired != want {
+		if got, _ := podindex.NewOwner(job); got.Desired != want {
 			t.Errorf("%q: got %d, want %d", list, got.Desired, want)
 		}
 	}
 }
 
 func TestAJobWithoutPodsUnderPodOpsIsNoOwner(t *testing.T) {
-	if _, counts := podindex.OwnerOf(&batchv1.Job{}); counts {
+	if _, counts := podindex.NewOwner(&batchv1.Job{}); counts {
 		t.Error("the Job counts")
 	}
 }

@@ -94,7 +94,7 @@ func (b base) setVersions(fact *rule.PodFact) {
 // pod; owner is the top of the pod's chain of controllers; cause is why its controller
 // deletes it, and of has the revisions of the controller.
 func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, of revisions, before *pod) *pod {
-	facts := lifecycle.FactsOf(object)
+	facts := lifecycle.NewPodFacts(object)
 	available := podstate.AvailableBy(object, facts)
 	p := &pod{
 		fact: &rule.PodFact{
@@ -105,7 +105,7 @@ func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, of revisions
 			Labels:          object.Labels,
 			Annotations:     visibleAnnotations(object.Annotations),
 			Owner:           owner,
-			Revision:        rule.Revision{Current: hashOf(object.Labels), State: of.stateOf(hashOf(object.Labels))},
+			Revision:        rule.Revision{Current: revisionHash(object.Labels), State: of.revisionState(revisionHash(object.Labels))},
 			Node:            object.Spec.NodeName,
 			Created:         object.CreationTimestamp.Time,
 			Ready:           facts.Ready,
@@ -119,10 +119,10 @@ func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, of revisions
 		base:       base{resourceVersion: object.ResourceVersion, details: object.ResourceVersion, owner: owner.UID},
 		counts:     !facts.Terminating && !podstate.Finished(object),
 		finished:   !facts.Terminating && podstate.Finished(object),
-		controller: controllerOf(object), apiVersion: apiVersionOf(object), gap: gapOf(object, facts),
+		controller: podController(object), apiVersion: controllerAPIVersion(object), gap: availabilityGap(object, facts),
 		offTraffic: facts.Permitted() || facts.Gate == lifecycle.GateFalse,
 		readySince: facts.ReadySince,
-		standing:   podstate.StandingOf(object, facts),
+		standing:   podstate.NewStanding(object, facts),
 	}
 	p.leaves = p.counts && p.fact.Permitted && deferreddelete.IsPermitted(object)
 	p.base.revision = p.fact.Revision.State
@@ -189,7 +189,7 @@ func (p *pod) setPending(object *corev1.Pod) {
 // withOwner returns the entry of the same object with another owner, cause or state of its revision.
 func (p *pod) withOwner(owner rule.Owner, cause rule.Cause, of revisions) *pod {
 	fact := *p.fact
-	fact.Owner, fact.Revision.State = owner, of.stateOf(fact.Revision.Current)
+	fact.Owner, fact.Revision.State = owner, of.revisionState(fact.Revision.Current)
 	p.base.setVersions(&fact)
 	other := *p
 	other.fact, other.requests = &fact, slices.Clone(p.requests)
@@ -214,7 +214,7 @@ func podDetails(object *corev1.Pod) rule.PodDetails {
 	return details
 }
 
-func controllerOf(object *corev1.Pod) rule.Owner {
+func podController(object *corev1.Pod) rule.Owner {
 	reference := metav1.GetControllerOfNoCopy(object)
 	if reference == nil {
 		return rule.Owner{}

@@ -303,7 +303,7 @@ func (c *cluster) recount(namespace string, rule *appsv1alpha1.PodTransitionRule
 			owner = pod.OwnerReferences[0].UID
 		}
 		byOwner[owner]++
-		if owner == "" && !podstate.Available(pod) && !lifecycle.FactsOf(pod).Permitted() && len(waitingKeys(pod)) == 0 {
+		if owner == "" && !podstate.Available(pod) && !lifecycle.NewPodFacts(pod).Permitted() && len(waitingKeys(pod)) == 0 {
 			strays++
 		}
 	}

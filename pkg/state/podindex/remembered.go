@@ -37,7 +37,7 @@ func (n *namespace) rememberedBy(controller types.UID) types.UID {
 	if n.isPending(controller) {
 		return n.owners[controller].Controller
 	}
-	return n.topOf(controller)
+	return n.topmostOwner(controller)
 }
 
 // unreadable returns the workloads of the selected pods whose numbers cannot be read, sorted by kind
@@ -63,7 +63,7 @@ func (n *namespace) unreadable(r *ruleset) []Owner {
 func (n *namespace) podsBelow(r *ruleset, top types.UID) int {
 	pods := 0
 	for controller, own := range r.byOwner {
-		if controller == top || n.topOf(controller) == top {
+		if controller == top || n.topmostOwner(controller) == top {
 			pods += own
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/podops-dev/podops/pkg/core/rule"
 )
 
-// hashOf returns the hash of the template that a pod was made from.
-func hashOf(labels map[string]string) string {
+// revisionHash returns the hash of the template that a pod was made from.
+func revisionHash(labels map[string]string) string {
 	if hash := labels[appsv1.DefaultDeploymentUniqueLabelKey]; hash != "" {
 		return hash
 	}
@@ -27,8 +27,8 @@ type revisions struct {
 	newest, before string
 }
 
-// stateOf returns the state of the revision with a hash.
-func (r revisions) stateOf(hash string) rule.RevisionState {
+// revisionState returns the state of the revision with a hash.
+func (r revisions) revisionState(hash string) rule.RevisionState {
 	switch {
 	case r.all != "":
 		return r.all
@@ -41,8 +41,8 @@ func (r revisions) stateOf(hash string) rule.RevisionState {
 	}
 }
 
-// revisionsOf returns the revisions of a controller of pods.
-func (n *namespace) revisionsOf(controller types.UID) revisions {
+// workloadRevisions returns the revisions of a controller of pods.
+func (n *namespace) workloadRevisions(controller types.UID) revisions {
 	owner, known := n.owners[controller]
 	switch {
 	case known && owner.UpdateRevision != "":

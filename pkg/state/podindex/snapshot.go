@@ -268,7 +268,7 @@ func (n *namespace) ruleView(r *ruleset, versions map[types.UID]string) RuleView
 		Waiting:     waiting.requests, WaitingVersion: waiting.version, WaitingPods: len(r.waiting.pods),
 		Live:       n.live(r.object.Status.Permits, versions),
 		OffTraffic: r.offTraffic, Unreadable: n.unreadable(r), NeverFinish: n.neverFinish(r), MaySurge: n.maySurge(r),
-		Unguarded: unguardedOf(r.unguarded),
+		Unguarded: countUnguarded(r.unguarded),
 		Counts:    rule.Counts{Selected: r.counted + uncontrolled, Desired: n.desired(r), Available: r.available + uncontrolled},
 	}
 	record := r.object.Status.Permits

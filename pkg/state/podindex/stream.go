@@ -116,10 +116,10 @@ func (s *podStream) Replace(objects []any, resourceVersion string) error {
 		if err != nil {
 			return err
 		}
-		if known := s.pods[keyOf(pod)]; known != nil && known.UID == pod.UID && known.ResourceVersion == pod.ResourceVersion {
+		if known := s.pods[podKey(pod)]; known != nil && known.UID == pod.UID && known.ResourceVersion == pod.ResourceVersion {
 			pod = known
 		}
-		listed[keyOf(pod)] = pod
+		listed[podKey(pod)] = pod
 		stored = append(stored, pod)
 	}
 	if err := s.index.Replace(stored, resourceVersion); err != nil {
@@ -148,26 +148,26 @@ func (s *podStream) Bookmark(resourceVersion string) error { return s.index.Book
 // Resync does nothing: the informer resyncs its own store.
 func (s *podStream) Resync() error { return nil }
 
-func keyOf(pod *corev1.Pod) types.NamespacedName {
+func podKey(pod *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }
 
 // set stores a pod and reports it to the informer. The caller holds the lock.
 func (s *podStream) set(pod *corev1.Pod) {
 	kind := watch.Added
-	if s.pods[keyOf(pod)] != nil {
+	if s.pods[podKey(pod)] != nil {
 		kind = watch.Modified
 	}
-	s.pods[keyOf(pod)] = pod
+	s.pods[podKey(pod)] = pod
 	s.changes.add(watch.Event{Type: kind, Object: pod})
 }
 
 // remove removes a pod and reports it to the informer. The caller holds the lock.
 func (s *podStream) remove(pod *corev1.Pod) {
-	if s.pods[keyOf(pod)] == nil {
+	if s.pods[podKey(pod)] == nil {
 		return
 	}
-	delete(s.pods, keyOf(pod))
+	delete(s.pods, podKey(pod))
 	s.changes.add(watch.Event{Type: watch.Deleted, Object: pod})
 }
 

@@ -83,7 +83,7 @@ func absentSince(pod *corev1.Pod, facts lifecycle.PodFacts, now time.Time) time.
 
 // see records a version of a pod, and returns its absence when that has ended.
 func (a *absences) see(pod *corev1.Pod, now time.Time) (ended absence, ok bool) {
-	facts := lifecycle.FactsOf(pod)
+	facts := lifecycle.NewPodFacts(pod)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if facts.Terminating || !facts.Controlled() {
@@ -111,7 +111,7 @@ func (a *absences) checked(pod *corev1.Pod, transitions []lifecycle.Transition, 
 		if transition.Step != lifecycle.StepPostPermit {
 			continue
 		}
-		known := a.begin(pod, lifecycle.FactsOf(pod), now)
+		known := a.begin(pod, lifecycle.NewPodFacts(pod), now)
 		known.checked = true
 		for _, name := range transition.Rules {
 			if !slices.Contains(known.rules, name) {

@@ -120,7 +120,7 @@ func statusPatch(pod *corev1.Pod, change lifecycle.Change, now time.Time) ([]byt
 	if len(labels) > 0 {
 		meta["labels"] = labels
 	}
-	annotations, err := annotationsOf(pod, change)
+	annotations, err := changedAnnotations(pod, change)
 	if err != nil {
 		return nil, err
 	}
@@ -188,10 +188,10 @@ func gatePatch(pod *corev1.Pod, change lifecycle.Change, now time.Time) map[stri
 	return condition
 }
 
-// annotationsOf returns the annotations that a change sets, or removes where the value is nil. An
+// changedAnnotations returns the annotations that a change sets, or removes where the value is nil. An
 // annotation available-conditions without an employer is removed, and a grant of operate for a deletion
 // changes the deletion cost.
-func annotationsOf(pod *corev1.Pod, change lifecycle.Change) (map[string]*string, error) {
+func changedAnnotations(pod *corev1.Pod, change lifecycle.Change) (map[string]*string, error) {
 	annotations := maps.Clone(change.Annotations)
 	if annotations == nil {
 		annotations = map[string]*string{}

@@ -33,7 +33,7 @@ import (
 func permitted(pod *corev1.Pod, id string) lifecycle.Change {
 	generation := pod.Labels[appsv1alpha1.PreCheckLabelPrefix+"/"+id]
 	permits := lifecycle.Permits{PreCheck: map[string]string{id: generation}}
-	return lifecycle.Advance(lifecycle.FactsOf(pod), permits, lifecycle.Options{}, builders.Epoch.Add(time.Minute))
+	return lifecycle.Advance(lifecycle.NewPodFacts(pod), permits, lifecycle.Options{}, builders.Epoch.Add(time.Minute))
 }
 
 // TestPatches compares the requests with files that can be reviewed.
@@ -185,7 +185,7 @@ func TestAPermitIsOneRequest(t *testing.T) {
 			t.Errorf("condition %s has changed", condition.Type)
 		}
 	}
-	if lifecycle.FactsOf(after).Gate != lifecycle.GateFalse {
+	if lifecycle.NewPodFacts(after).Gate != lifecycle.GateFalse {
 		t.Error("the gate is not False")
 	}
 	want := []string{"Normal Permitted operation upgrade of id a passed its PreCheck rules after 60s: readiness gate False, traffic goes off"}

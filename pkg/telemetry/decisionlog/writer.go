@@ -127,7 +127,7 @@ func (w *Writer) Observe(observed opa.Observation) {
 	if w.options.Sample < 1 && rand.Float64() >= w.options.Sample { //nolint:gosec // A sample is no secret.
 		return
 	}
-	module, isNew, ok := w.moduleOf(observed.Rule)
+	module, isNew, ok := w.loggedModule(observed.Rule)
 	if !ok {
 		return // evaluated with a fallback program, which has no decisions of its own
 	}
@@ -144,7 +144,7 @@ func (w *Writer) Observe(observed opa.Observation) {
 	traced := w.traced(observed.Requests)
 	decision.TraceIDs = traceIDs(traced)
 	if w.send(Record{Time: now, Decision: &decision}) && len(traced) > 0 {
-		w.options.Tracer.Evaluated(evaluationOf(observed, decision, now), traced)
+		w.options.Tracer.Evaluated(newEvaluation(observed, decision, now), traced)
 	}
 }
 
@@ -166,15 +166,15 @@ func traceIDs(of []tracing.Lifecycle) []string {
 	return ids
 }
 
-// evaluationOf returns an observation that ended now as a span has it.
-func evaluationOf(observed opa.Observation, decision Decision, now time.Time) tracing.Evaluation {
+// newEvaluation returns an observation that ended now as a span has it.
+func newEvaluation(observed opa.Observation, decision Decision, now time.Time) tracing.Evaluation {
 	return tracing.Evaluation{
 		Rule: observed.Rule, Stage: observed.Stage, Decision: decision.ID, Pods: len(observed.Requests),
 		Start: now.Add(-observed.Duration), End: now, Failure: decision.Error,
 	}
 }
 
-func (w *Writer) moduleOf(rule rule.RuleID) (module Module, isNew, ok bool) {
+func (w *Writer) loggedModule(rule rule.RuleID) (module Module, isNew, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	found, ok := w.modules.Get(rule)

@@ -158,7 +158,7 @@ func (s *Snapshot) State(pod *corev1.Pod) podstate.State {
 // not exist, is terminating, is in another namespace or does not select the pod. Employers of other kinds
 // are never gone.
 func (s *Snapshot) Gone(pod *corev1.Pod, employer string) bool {
-	key, ok := podstate.ServiceOf(employer)
+	key, ok := podstate.ParseEmployer(employer)
 	if !ok {
 		return false
 	}
@@ -166,8 +166,8 @@ func (s *Snapshot) Gone(pod *corev1.Pod, employer string) bool {
 	return key.Namespace != pod.Namespace || service == nil || service.DeletionTimestamp != nil || !podstate.Selects(service, pod)
 }
 
-// AdapterOf returns the TrafficAdapter of a Service; nil if no TrafficAdapter matches it.
-func (s *Snapshot) AdapterOf(service string) *Adapter {
+// AdapterFor returns the TrafficAdapter of a Service; nil if no TrafficAdapter matches it.
+func (s *Snapshot) AdapterFor(service string) *Adapter {
 	for i := range s.Adapters {
 		if slices.Contains(s.Adapters[i].Services, service) {
 			return &s.Adapters[i]
@@ -176,14 +176,14 @@ func (s *Snapshot) AdapterOf(service string) *Adapter {
 	return nil
 }
 
-// RulesOf returns the PodTransitionRules that select a pod, sorted by name. Selectors that cannot be read
+// RulesFor returns the PodTransitionRules that select a pod, sorted by name. Selectors that cannot be read
 // select no pod.
-func (s *Snapshot) RulesOf(pod *corev1.Pod) []*appsv1alpha1.PodTransitionRule {
+func (s *Snapshot) RulesFor(pod *corev1.Pod) []*appsv1alpha1.PodTransitionRule {
 	return slices.DeleteFunc(slices.Clone(s.Rules), func(r *appsv1alpha1.PodTransitionRule) bool { return !selects(r.Spec.Selector, pod) })
 }
 
-// BudgetsOf returns the PodDisruptionBudgets that select a pod, sorted by name.
-func (s *Snapshot) BudgetsOf(pod *corev1.Pod) []*policyv1.PodDisruptionBudget {
+// BudgetsFor returns the PodDisruptionBudgets that select a pod, sorted by name.
+func (s *Snapshot) BudgetsFor(pod *corev1.Pod) []*policyv1.PodDisruptionBudget {
 	return slices.DeleteFunc(slices.Clone(s.Budgets), func(b *policyv1.PodDisruptionBudget) bool { return !selects(b.Spec.Selector, pod) })
 }
 
@@ -205,10 +205,10 @@ func selects(selector *metav1.LabelSelector, pod *corev1.Pod) bool {
 // Owner returns the workload at the top of the chain of controllers of a pod that the snapshot has; zero
 // if the pod has no controller.
 func (s *Snapshot) Owner(pod *corev1.Pod) rule.Owner {
-	owner := controllerOf(pod)
+	owner := objectController(pod)
 	if owner.Kind == "ReplicaSet" {
 		if set := s.ReplicaSet(owner.Name); set != nil && set.UID == owner.UID {
-			if above := controllerOf(set); above.Kind != "" {
+			if above := objectController(set); above.Kind != "" {
 				return above
 			}
 		}
@@ -239,21 +239,21 @@ func (s *Snapshot) Template(owner rule.Owner) *corev1.PodTemplateSpec {
 	return nil
 }
 
-// PodsOf returns the pods of a workload of the snapshot, including the pods of its ReplicaSets.
-func (s *Snapshot) PodsOf(owner types.UID) []*corev1.Pod {
+// PodsOwnedBy returns the pods of a workload of the snapshot, including the pods of its ReplicaSets.
+func (s *Snapshot) PodsOwnedBy(owner types.UID) []*corev1.Pod {
 	sets := map[types.UID]bool{owner: true}
-	for _, set := range s.ReplicaSetsOf(owner) {
+	for _, set := range s.ReplicaSetsOwnedBy(owner) {
 		sets[set.UID] = true
 	}
-	return slices.DeleteFunc(slices.Clone(s.Pods), func(pod *corev1.Pod) bool { return !sets[controllerOf(pod).UID] })
+	return slices.DeleteFunc(slices.Clone(s.Pods), func(pod *corev1.Pod) bool { return !sets[objectController(pod).UID] })
 }
 
-// ReplicaSetsOf returns the ReplicaSets of a Deployment.
-func (s *Snapshot) ReplicaSetsOf(deployment types.UID) []*appsv1.ReplicaSet {
-	return slices.DeleteFunc(slices.Clone(s.ReplicaSets), func(set *appsv1.ReplicaSet) bool { return controllerOf(set).UID != deployment })
+// ReplicaSetsOwnedBy returns the ReplicaSets of a Deployment.
+func (s *Snapshot) ReplicaSetsOwnedBy(deployment types.UID) []*appsv1.ReplicaSet {
+	return slices.DeleteFunc(slices.Clone(s.ReplicaSets), func(set *appsv1.ReplicaSet) bool { return objectController(set).UID != deployment })
 }
 
-func controllerOf(object metav1.Object) rule.Owner {
+func objectController(object metav1.Object) rule.Owner {
 	reference := metav1.GetControllerOfNoCopy(object)
 	if reference == nil {
 		return rule.Owner{}

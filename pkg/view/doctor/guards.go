@@ -31,7 +31,7 @@ func removals() []removal {
 func (in *inspection) removalGuarded() []Finding {
 	var findings []Finding
 	add := func(object, name, remedy string, rules []admissionregistrationv1.RuleWithOperations) {
-		matched := removalsOf(rules)
+		matched := removalOperations(rules)
 		if len(matched) == 0 {
 			return
 		}
@@ -68,8 +68,8 @@ func (i Installation) denies(policy string) bool {
 	})
 }
 
-// removalsOf returns the removals that some of the rules match.
-func removalsOf(rules []admissionregistrationv1.RuleWithOperations) []string {
+// removalOperations returns the removals that some of the rules match.
+func removalOperations(rules []admissionregistrationv1.RuleWithOperations) []string {
 	var matched []string
 	for _, removal := range removals() {
 		if slices.ContainsFunc(rules, removal.isMatched) {

@@ -54,7 +54,7 @@ func (in *inspection) nodeWaits() []Finding {
 
 // heldSince returns since when rules withhold the removal of a pod; the zero time if they do not.
 func heldSince(pod *corev1.Pod) time.Time {
-	for _, waiting := range lifecycle.WaitingIDs(lifecycle.FactsOf(pod)) {
+	for _, waiting := range lifecycle.WaitingIDs(lifecycle.NewPodFacts(pod)) {
 		at, ok := lifecycle.ParseTime(waiting.Attempt)
 		if ok && waiting.ID == appsv1alpha1.PodDeleteID && waiting.Stage == appsv1alpha1.StagePreCheck {
 			return at

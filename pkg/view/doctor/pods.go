@@ -186,7 +186,7 @@ func (in *inspection) controlLabelValue() []Finding {
 
 func (in *inspection) lifecycleInvalid() []Finding {
 	return in.perOwner(func(pod *corev1.Pod) *Finding {
-		facts := lifecycle.FactsOf(pod)
+		facts := lifecycle.NewPodFacts(pod)
 		problem := facts.Conditions[appsv1alpha1.ConditionInvalidLifecycle]
 		if untyped := lifecycle.UntypedIDs(facts); problem == "" && len(untyped) > 0 {
 			problem = lifecycle.UntypedText(untyped)
@@ -203,7 +203,7 @@ func (in *inspection) lifecycleInvalid() []Finding {
 
 func (in *inspection) kubeletNotSyncing() []Finding {
 	return in.perOwner(func(pod *corev1.Pod) *Finding {
-		if facts := lifecycle.FactsOf(pod); !facts.NotSyncing || facts.Terminating {
+		if facts := lifecycle.NewPodFacts(pod); !facts.NotSyncing || facts.Terminating {
 			return nil
 		}
 		return &Finding{
@@ -268,7 +268,7 @@ func since(pod *corev1.Pod, prefix string) (time.Time, string) {
 
 func (in *inspection) ruleWaitsLong() []Finding {
 	return in.perOwner(func(pod *corev1.Pod) *Finding {
-		for _, waiting := range lifecycle.WaitingIDs(lifecycle.FactsOf(pod)) {
+		for _, waiting := range lifecycle.WaitingIDs(lifecycle.NewPodFacts(pod)) {
 			at, ok := lifecycle.ParseTime(waiting.Attempt)
 			if !ok || in.now.Sub(at) < in.long {
 				continue
@@ -318,7 +318,7 @@ func (in *inspection) operationRunsLong() []Finding {
 func (in *inspection) staysOfflineLong() []Finding {
 	return in.perOwner(func(pod *corev1.Pod) *Finding {
 		_, offline := pod.Labels[appsv1alpha1.StayOfflineLabelKey]
-		facts := lifecycle.FactsOf(pod)
+		facts := lifecycle.NewPodFacts(pod)
 		if !offline || facts.Terminating || facts.Gate != lifecycle.GateFalse || in.now.Sub(facts.GateSince) < in.long {
 			return nil
 		}

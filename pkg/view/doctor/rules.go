@@ -406,7 +406,7 @@ func (in *inspection) eachEndpoint(visit func(*appsv1alpha1.PodTransitionRule, a
 func (in *inspection) webhookRuleService() []Finding {
 	var findings []Finding
 	in.eachEndpoint(func(owner *appsv1alpha1.PodTransitionRule, r appsv1alpha1.TransitionRule, e endpoint) {
-		name, ok := serviceOf(e.url)
+		name, ok := parseServiceAddress(e.url)
 		if !ok || !in.inspected[name.Namespace] || in.services[name] != nil {
 			return
 		}
@@ -416,9 +416,9 @@ func (in *inspection) webhookRuleService() []Finding {
 	return findings
 }
 
-// serviceOf returns the Service that a URL names, as <name>.<namespace>.svc with or without the domain of the
+// parseServiceAddress returns the Service that a URL names, as <name>.<namespace>.svc with or without the domain of the
 // cluster.
-func serviceOf(address string) (types.NamespacedName, bool) {
+func parseServiceAddress(address string) (types.NamespacedName, bool) {
 	parsed, err := url.Parse(address)
 	if err != nil {
 		return types.NamespacedName{}, false
@@ -477,8 +477,8 @@ func (in *inspection) maxHoldDeadline() []Finding {
 	return findings
 }
 
-// SecretsOf returns the names of the Secrets that webhook rules refer to.
-func SecretsOf(rules []appsv1alpha1.PodTransitionRule) []types.NamespacedName {
+// ReferencedSecrets returns the names of the Secrets that webhook rules refer to.
+func ReferencedSecrets(rules []appsv1alpha1.PodTransitionRule) []types.NamespacedName {
 	var names []types.NamespacedName
 	in := &inspection{Snapshot: Snapshot{Rules: rules}}
 	in.eachEndpoint(func(owner *appsv1alpha1.PodTransitionRule, _ appsv1alpha1.TransitionRule, e endpoint) {

@@ -107,7 +107,7 @@ func (in *inspection) finalizerOrphaned() []Finding {
 			Text: fmt.Sprintf("has the finalizer %s, whose controller no longer exists: no Service of the namespace has it, "+
 				"and no employer that exists expects it", orphans[0]),
 		}
-		if facts := lifecycle.FactsOf(pod); facts.Terminating || facts.Preparing() {
+		if facts := lifecycle.NewPodFacts(pod); facts.Terminating || facts.Preparing() {
 			finding.Level = LevelError
 			finding.Text += "; the pod waits for its removal"
 		}
@@ -117,7 +117,7 @@ func (in *inspection) finalizerOrphaned() []Finding {
 
 // orphans returns the protection finalizers of a pod whose controller no longer exists.
 func (in *inspection) orphans(pod *corev1.Pod) []string {
-	facts := lifecycle.FactsOf(pod)
+	facts := lifecycle.NewPodFacts(pod)
 	return slices.DeleteFunc(slices.Clone(pod.Finalizers), func(finalizer string) bool {
 		return !lifecycle.IsProtectionFinalizer(finalizer) || in.ofServices[pod.Namespace][finalizer] != nil || in.expected(facts, finalizer)
 	})
@@ -128,7 +128,7 @@ const retiredAfter = time.Minute
 
 // retired returns the protection finalizers that a pod waits for whose Services have no finalizer of an adapter.
 func (in *inspection) retired(pod *corev1.Pod) []string {
-	since, waits := waitsForOff(pod, lifecycle.FactsOf(pod))
+	since, waits := waitsForOff(pod, lifecycle.NewPodFacts(pod))
 	if !waits || in.now.Sub(since) < retiredAfter {
 		return nil
 	}
@@ -157,7 +157,7 @@ func waitsForOff(pod *corev1.Pod, facts lifecycle.PodFacts) (time.Time, bool) {
 	if facts.Terminating {
 		return pod.DeletionTimestamp.Time, true
 	}
-	pending, ok := lifecycle.PendingOf(facts)
+	pending, ok := lifecycle.FindPending(facts)
 	return pending.Since, ok && pending.Reason == appsv1alpha1.ReasonPreparing && !pending.Since.IsZero()
 }
 
@@ -188,7 +188,7 @@ func (in *inspection) trafficOnLong() []Finding {
 // pendingLong finds pods whose traffic should have changed long ago.
 func (in *inspection) pendingLong(reason string, remedy func(*corev1.Pod) string) []Finding {
 	return in.perOwner(func(pod *corev1.Pod) *Finding {
-		pending, ok := lifecycle.PendingOf(lifecycle.FactsOf(pod))
+		pending, ok := lifecycle.FindPending(lifecycle.NewPodFacts(pod))
 		if !ok || pending.Reason != reason || pending.Since.IsZero() || in.now.Sub(pending.Since) < in.long {
 			return nil
 		}

@@ -50,7 +50,7 @@ type Plan struct {
 func Unstick(snapshot Snapshot, pod *corev1.Pod, options Options, now time.Time) Plan {
 	in := newInspection(snapshot, options, now)
 	plan := Plan{Steps: []Step{}, Labels: map[string]*string{}}
-	facts := lifecycle.FactsOf(pod)
+	facts := lifecycle.NewPodFacts(pod)
 	in.unstickFinalizers(&plan, pod, facts)
 	in.unstickExpected(&plan, pod, facts)
 	if pod.DeletionTimestamp == nil {
@@ -94,13 +94,13 @@ func (in *inspection) unstickFinalizers(plan *Plan, pod *corev1.Pod, facts lifec
 
 // unstickExpected plans to drop Services that an adapter has left from the finalizers that a new pod expects.
 func (in *inspection) unstickExpected(plan *Plan, pod *corev1.Pod, facts lifecycle.PodFacts) {
-	pending, ok := lifecycle.PendingOf(facts)
+	pending, ok := lifecycle.FindPending(facts)
 	if !ok || pending.Reason != appsv1alpha1.ReasonCompleting || in.now.Sub(pending.Since) < retiredAfter {
 		return
 	}
 	left := maps.Clone(facts.Expected)
 	for _, employer := range slices.Sorted(maps.Keys(facts.Expected)) {
-		name, isService := podstate.ServiceOf(employer)
+		name, isService := podstate.ParseEmployer(employer)
 		service := in.services[name]
 		if !isService || service == nil || isAdapted(service) || !slices.Contains(pending.Finalizers, facts.Expected[employer]) {
 			continue
@@ -160,7 +160,7 @@ func waits(facts lifecycle.PodFacts) string {
 	for _, waiting := range lifecycle.WaitingIDs(facts) {
 		return fmt.Sprintf("it waits for %s rules (%s)", waiting.Stage, lifecycle.DescribeOperation(waiting.Type, waiting.ID))
 	}
-	if pending, ok := lifecycle.PendingOf(facts); ok {
+	if pending, ok := lifecycle.FindPending(facts); ok {
 		return "it " + pending.Text
 	}
 	if operations := lifecycle.Operations(facts); len(operations) > 0 {

@@ -38,7 +38,7 @@ func ownsPod(set *appsv1.ReplicaSet, x *explainer) bool {
 // keptScaleDown returns the note on a ReplicaSet whose scale-down waits: admission keeps its number in a
 // rollout, and its pods otherwise.
 func keptScaleDown(s *clusterstate.Snapshot, set *appsv1.ReplicaSet) (Reason, bool) {
-	workload := workloadOf(s, set)
+	workload := workloadFor(s, set)
 	replicas, target, pods := replicasetscale.Replicas(set.Spec.Replicas), workload.Target(set), int(set.Status.Replicas)
 	note := Reason{Situation: ScaleDownKept}
 	switch {
@@ -66,13 +66,13 @@ func keptScaleDown(s *clusterstate.Snapshot, set *appsv1.ReplicaSet) (Reason, bo
 	return note, true
 }
 
-// workloadOf returns the Deployment of a ReplicaSet with its ReplicaSets, as far as the snapshot has it.
-func workloadOf(s *clusterstate.Snapshot, set *appsv1.ReplicaSet) replicasetscale.Workload {
-	deployment := s.Deployment(deploymentOf(set))
+// workloadFor returns the Deployment of a ReplicaSet with its ReplicaSets, as far as the snapshot has it.
+func workloadFor(s *clusterstate.Snapshot, set *appsv1.ReplicaSet) replicasetscale.Workload {
+	deployment := s.Deployment(deploymentName(set))
 	if deployment == nil {
 		return replicasetscale.Workload{}
 	}
-	return replicasetscale.Workload{Deployment: deployment, Sets: s.ReplicaSetsOf(deployment.UID)}
+	return replicasetscale.Workload{Deployment: deployment, Sets: s.ReplicaSetsOwnedBy(deployment.UID)}
 }
 
 // withdrawal returns the command that withdraws a scale-down; empty where no command is known to restore what was before:
@@ -112,8 +112,8 @@ func isAbandoned(set *appsv1.ReplicaSet, workload replicasetscale.Workload) bool
 	})
 }
 
-// deploymentOf returns the name of the Deployment of a ReplicaSet; empty without a Deployment.
-func deploymentOf(set *appsv1.ReplicaSet) string {
+// deploymentName returns the name of the Deployment of a ReplicaSet; empty without a Deployment.
+func deploymentName(set *appsv1.ReplicaSet) string {
 	for _, owner := range set.OwnerReferences {
 		if owner.Kind == "Deployment" && owner.Controller != nil && *owner.Controller {
 			return owner.Name
@@ -148,7 +148,7 @@ func (x *explainer) exceptions() {
 		})
 	}
 	if event := lastEvent(x.s, x.pod.UID, "Exempt"); event != nil {
-		x.note(Reason{Situation: ExemptRevision, Message: event.Message, Since: timeOf(eventTime(event))})
+		x.note(Reason{Situation: ExemptRevision, Message: event.Message, Since: timeOrNil(eventTime(event))})
 	}
 	if preCheck {
 		x.holdBounded()
@@ -165,7 +165,7 @@ func everywhere(text, namespace string) Reason {
 
 // noRule notes that no rule selects the pod.
 func (x *explainer) noRule() {
-	if len(x.s.RulesOf(x.pod)) == 0 && !x.s.CannotRead("podtransitionrules") {
+	if len(x.s.RulesFor(x.pod)) == 0 && !x.s.CannotRead("podtransitionrules") {
 		x.note(Reason{Situation: NoRuleSelects, Message: "no PodTransitionRule selects the pod: it passes once the manager sees it"})
 	}
 }
@@ -175,7 +175,7 @@ func (x *explainer) holdBounded() {
 	if x.state.Delete == nil {
 		return
 	}
-	for _, ruleset := range x.s.RulesOf(x.pod) {
+	for _, ruleset := range x.s.RulesFor(x.pod) {
 		if ruleset.Spec.MaxHold == nil {
 			continue
 		}
@@ -199,12 +199,12 @@ func (x *explainer) holdExpired() {
 	if event == nil || x.now.Sub(eventTime(event)) > shownFor {
 		return
 	}
-	x.note(Reason{Situation: HoldExpired, Message: event.Message, Since: timeOf(eventTime(event))})
+	x.note(Reason{Situation: HoldExpired, Message: event.Message, Since: timeOrNil(eventTime(event))})
 }
 
 // wouldWithhold notes the rules that would withhold the pod if they were enforced.
 func (x *explainer) wouldWithhold() {
-	for _, ruleset := range x.s.RulesOf(x.pod) {
+	for _, ruleset := range x.s.RulesFor(x.pod) {
 		for _, status := range ruleset.Status.Rules {
 			if status.Enforcement == appsv1alpha1.EnforcementEnforce || status.Enforcement == "" {
 				continue
@@ -220,7 +220,7 @@ func (x *explainer) wouldWithholdBy(ruleset string, status appsv1alpha1.RuleStat
 			continue
 		}
 		x.note(Reason{
-			Situation: WouldWithhold, Rule: ruleset + "/" + status.Name, Code: rejection.Reason, Since: timeOf(rejection.Time.Time),
+			Situation: WouldWithhold, Rule: ruleset + "/" + status.Name, Code: rejection.Reason, Since: timeOrNil(rejection.Time.Time),
 			Message: fmt.Sprintf("rule %s/%s would withhold it if it were enforced (now %s): %s (%s)",
 				ruleset, status.Name, status.Enforcement, rejection.Message, rule.Code(rejection.Reason)),
 		})

@@ -66,10 +66,10 @@ func selecting(s *clusterstate.Snapshot, e Explanation) map[string]bool {
 		objects["podtransitionrule "+e.Namespace+"/"+e.Name] = true
 	}
 	for _, pod := range explainedPods(s, e) {
-		for _, object := range s.RulesOf(pod) {
+		for _, object := range s.RulesFor(pod) {
 			objects["podtransitionrule "+object.Namespace+"/"+object.Name] = true
 		}
-		for _, budget := range s.BudgetsOf(pod) {
+		for _, budget := range s.BudgetsFor(pod) {
 			objects["pdb "+budget.Namespace+"/"+budget.Name] = true
 		}
 	}
@@ -96,7 +96,7 @@ func explainedPods(s *clusterstate.Snapshot, e Explanation) []*corev1.Pod {
 	default:
 		return nil
 	}
-	return s.PodsOf(owner.GetUID())
+	return s.PodsOwnedBy(owner.GetUID())
 }
 
 // states reports whether an explanation has a reason that states what a check finds.

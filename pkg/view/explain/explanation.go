@@ -164,7 +164,7 @@ const (
 	rankLater
 )
 
-func timeOf(at time.Time) *metav1.Time {
+func timeOrNil(at time.Time) *metav1.Time {
 	if at.IsZero() {
 		return nil
 	}

@@ -25,7 +25,7 @@ func Pod(s *clusterstate.Snapshot, pod *corev1.Pod, now time.Time) Explanation {
 	x.explain()
 	x.rank()
 	return Explanation{
-		Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, Phase: string(x.state.Phase), Since: timeOf(x.state.Since),
+		Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, Phase: string(x.state.Phase), Since: timeOrNil(x.state.Since),
 		Summary: x.summary(), Operations: x.operations(), Reasons: x.reasons, Notes: x.notes, LetGo: x.letGo(),
 		Unreadable: unreadable(s),
 	}
@@ -102,7 +102,7 @@ func managerAway(manager clusterstate.Manager) Reason {
 		message = "no manager runs: its Lease was released, and nothing moves until a manager runs"
 	}
 	return Reason{
-		Situation: ManagerAway, Message: message, Since: timeOf(manager.Renewed),
+		Situation: ManagerAway, Message: message, Since: timeOrNil(manager.Renewed),
 		Commands: []Command{
 			{"see the pods of the manager", "kubectl -n " + manager.Namespace + " get pods"},
 			{"see why they end", "kubectl -n " + manager.Namespace + " logs deploy/podops-controller-manager --previous"},
@@ -112,7 +112,7 @@ func managerAway(manager clusterstate.Manager) Reason {
 
 // problems reports the problems of the pod itself.
 func (x *explainer) problems() {
-	problem := lifecycle.ProblemOf(x.state.Facts, lifecycle.Change{}, lifecycle.Options{})
+	problem := lifecycle.FindProblem(x.state.Facts, lifecycle.Change{}, lifecycle.Options{})
 	switch problem.Reason {
 	case lifecycle.ProblemInvalidLifecycle:
 		id := lifecycle.UntypedIDs(x.state.Facts)[0]
@@ -127,7 +127,7 @@ func (x *explainer) problems() {
 	case lifecycle.ProblemBadAnnotation:
 		x.note(Reason{Situation: BadAnnotation, Message: problem.Text})
 	case lifecycle.ProblemKubeletNotSyncing:
-		x.because(rankDenied, Reason{Situation: Kubelet, Message: problem.Text, Since: timeOf(x.state.Facts.GateSince), Commands: x.nodeCommands()})
+		x.because(rankDenied, Reason{Situation: Kubelet, Message: problem.Text, Since: timeOrNil(x.state.Facts.GateSince), Commands: x.nodeCommands()})
 	}
 	if x.state.Facts.Gate == lifecycle.GateMissing {
 		x.gateMissing()
@@ -209,7 +209,7 @@ func (x *explainer) waitsForOthers(operation podstate.Operation) bool {
 func (x *explainer) operating(operation podstate.Operation) {
 	undo := Command{"cancel it", x.undo(operation)}
 	finish := Command{"finish it", x.kubectl("label pod %s %s/%s-", x.pod.Name, appsv1alpha1.OperatingLabelPrefix, operation.ID)}
-	since := timeOf(operation.Since)
+	since := timeOrNil(operation.Since)
 	podOperation := x.podOperation(operation.ID)
 	switch {
 	case operation.ID == appsv1alpha1.PodDeleteID:
@@ -277,7 +277,7 @@ func (x *explainer) startedSince(at time.Time) bool {
 // notControlled reports that PodOps holds nothing.
 func (x *explainer) notControlled() {
 	message := "the pod is not under PodOps: no rule holds it, and nothing takes it off traffic before it is deleted"
-	if rules := x.s.RulesOf(x.pod); len(rules) > 0 {
+	if rules := x.s.RulesFor(x.pod); len(rules) > 0 {
 		message += fmt.Sprintf("; PodTransitionRule %s would select it", rules[0].Name)
 	}
 	note := Reason{Situation: NotControlled, Message: message}
@@ -298,7 +298,7 @@ func (x *explainer) terminating() {
 	if len(x.pod.Finalizers) == 0 {
 		x.because(rankLater, Reason{
 			Situation: Terminating, Message: "its kubelet stops the containers, and then removes the pod",
-			Since: timeOf(x.state.Since), Commands: x.nodeCommands(),
+			Since: timeOrNil(x.state.Since), Commands: x.nodeCommands(),
 		})
 		return
 	}
@@ -309,7 +309,7 @@ func (x *explainer) terminating() {
 		}
 	}
 	x.because(rankDenied, Reason{
-		Situation: TerminatingFinalizer, Since: timeOf(x.state.Since), Finalizers: left,
+		Situation: TerminatingFinalizer, Since: timeOrNil(x.state.Since), Finalizers: left,
 		Message: "finalizers keep it: " + strings.Join(x.pod.Finalizers, ", "), Commands: []Command{x.unstick()},
 	})
 }
@@ -320,7 +320,7 @@ func (x *explainer) operations() []Operation {
 	for _, operation := range x.state.Operations {
 		shown := Operation{
 			ID: operation.ID, Type: operation.Type, Phase: string(operation.Phase),
-			Since: timeOf(operation.Since), Requested: timeOf(operation.Requested),
+			Since: timeOrNil(operation.Since), Requested: timeOrNil(operation.Requested),
 		}
 		if record := x.state.Delete; record != nil && operation.ID == appsv1alpha1.PodDeleteID {
 			shown.By = strings.TrimSpace(fmt.Sprintf("%s (%s)", record.User, record.Method))

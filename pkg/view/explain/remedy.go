@@ -109,7 +109,7 @@ func (x *explainer) labelCommands(spec *appsv1alpha1.TransitionRule, edit Comman
 
 // meetsAsBefore reports whether the pod, with changed labels, meets each labelCheck that it meets before.
 func (x *explainer) meetsAsBefore(changed labels.Set) bool {
-	for _, object := range x.s.RulesOf(x.pod) {
+	for _, object := range x.s.RulesFor(x.pod) {
 		for _, spec := range object.Spec.Rules {
 			if spec.Disabled || spec.LabelCheck == nil {
 				continue

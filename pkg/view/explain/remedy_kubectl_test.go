@@ -196,7 +196,7 @@ func (c call) set(values *map[string]string) error {
 
 // admit changes labels as the API server does with the PodOps webhooks.
 func admit(pod, requested *corev1.Pod) error {
-	admission := lifecycle.AdmitUpdate(lifecycle.FactsOf(pod), lifecycle.FactsOf(requested), false, lifecycle.Options{}, now())
+	admission := lifecycle.AdmitUpdate(lifecycle.NewPodFacts(pod), lifecycle.NewPodFacts(requested), false, lifecycle.Options{}, now())
 	if len(admission.Denials) > 0 {
 		return fmt.Errorf("denied: %s", lifecycle.DenialText(admission.Denials))
 	}
@@ -322,7 +322,7 @@ func (c call) scale() error {
 		return fmt.Errorf("the scale of Deployment %s was %d", name, replicas-left)
 	}
 	deployment.Spec.Replicas = new(int32(replicas))
-	for _, set := range c.ReplicaSetsOf(deployment.UID) {
+	for _, set := range c.ReplicaSetsOwnedBy(deployment.UID) {
 		more := min(left, max(0, int(set.Status.Replicas)-replicasetscale.Replicas(set.Spec.Replicas)))
 		set.Spec.Replicas = new(int32(replicasetscale.Replicas(set.Spec.Replicas) + more))
 		left -= more
@@ -343,7 +343,7 @@ func (c call) rollout() error {
 	if c.words[1] != "undo" || deployment.Spec.Paused {
 		return fmt.Errorf("cannot %s a Deployment (paused: %t)", c.words[1], deployment.Spec.Paused)
 	}
-	sets := c.ReplicaSetsOf(deployment.UID)
+	sets := c.ReplicaSetsOwnedBy(deployment.UID)
 	slices.SortFunc(sets, func(a, b *appsv1.ReplicaSet) int { return cmp.Compare(revisionNumber(a), revisionNumber(b)) })
 	target := sets[max(0, len(sets)-2)]
 	if len(c.words) > 4 {

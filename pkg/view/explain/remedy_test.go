@@ -177,7 +177,7 @@ func isLeaving(pod *corev1.Pod) bool {
 
 // waitingIDs returns the ids of a pod that wait for rules.
 func waitingIDs(pod *corev1.Pod) (ids []string) {
-	for _, waiting := range lifecycle.WaitingIDs(lifecycle.FactsOf(pod)) {
+	for _, waiting := range lifecycle.WaitingIDs(lifecycle.NewPodFacts(pod)) {
 		ids = append(ids, waiting.ID)
 	}
 	slices.Sort(ids)

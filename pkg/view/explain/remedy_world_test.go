@@ -162,7 +162,7 @@ func (w world) withholds(pod *corev1.Pod, waiting lifecycle.Waiting, permits map
 	}
 	withheld := false
 	skipped := podstate.SkipRules(pod.Annotations)
-	for _, object := range w.RulesOf(pod) {
+	for _, object := range w.RulesFor(pod) {
 		for _, spec := range object.Spec.Rules {
 			stage := cmp.Or(spec.Stage, appsv1alpha1.StagePreCheck)
 			if spec.Disabled || stage != waiting.Stage || slices.Contains(skipped, spec.Name) || !isFiltered(spec, pod) || w.isExempt(spec, pod) {
@@ -178,13 +178,13 @@ func (w world) withholds(pod *corev1.Pod, waiting lifecycle.Waiting, permits map
 			}
 		}
 	}
-	for _, budget := range w.BudgetsOf(pod) {
+	for _, budget := range w.BudgetsFor(pod) {
 		name := string(rule.KindDisruptionBudget) + "/" + budget.Name
 		if waiting.Stage != appsv1alpha1.StagePreCheck || slices.Contains(skipped, name) || w.available(budget.Spec.Selector, permits) > budget.Spec.MinAvailable.IntValue() {
 			continue
 		}
 		withheld = true
-		for _, object := range w.RulesOf(pod)[:min(1, len(w.RulesOf(pod)))] {
+		for _, object := range w.RulesFor(pod)[:min(1, len(w.RulesFor(pod)))] {
 			object.Status.Blocked = append(object.Status.Blocked, appsv1alpha1.BlockedPod{
 				Name: pod.Name, Stage: appsv1alpha1.StagePreCheck, ID: waiting.ID, Rule: name, Message: "the message", Reason: string(rule.CodeNoRoom),
 			})
@@ -270,7 +270,7 @@ func (w world) selectors() map[string]*metav1.LabelSelector {
 // labelChecks returns the label selectors that rules require, by a name for reports.
 func (w world) labelChecks(pod *corev1.Pod) map[string]*metav1.LabelSelector {
 	all := map[string]*metav1.LabelSelector{}
-	for _, object := range w.RulesOf(pod) {
+	for _, object := range w.RulesFor(pod) {
 		for _, spec := range object.Spec.Rules {
 			if spec.LabelCheck != nil && !spec.Disabled {
 				all[object.Name+"/"+spec.Name] = spec.LabelCheck.Requires

@@ -40,7 +40,7 @@ func (x *explainer) keptByRollingUpdate(operation podstate.Operation) bool {
 		return false
 	}
 	var others []string
-	pods := x.s.PodsOf(owner.GetUID())
+	pods := x.s.PodsOwnedBy(owner.GetUID())
 	for _, other := range pods {
 		if other.UID != x.pod.UID && appsv1alpha1.IsControlled(other.Labels) && !podstate.Finished(other) && goesBefore(owner, other, x.pod) {
 			others = append(others, other.Name)
@@ -51,11 +51,11 @@ func (x *explainer) keptByRollingUpdate(operation podstate.Operation) bool {
 		return false
 	}
 	reason := Reason{
-		Situation: RollingUpdateMax, Stage: string(appsv1alpha1.StagePreCheck), Since: timeOf(operation.Since),
+		Situation: RollingUpdateMax, Stage: string(appsv1alpha1.StagePreCheck), Since: timeOrNil(operation.Since),
 		Message: fmt.Sprintf("%s waits for other pods of %s %s: its rolling update takes away no more than maxUnavailable at once",
 			operation.Describe(), metav1.GetControllerOfNoCopy(x.pod).Kind, owner.GetName()),
 	}
-	x.inTheWayOf(&reason, nil, others)
+	x.addBlockers(&reason, nil, others)
 	x.because(rankLater, reason)
 	return true
 }
@@ -80,7 +80,7 @@ func goesBefore(owner deferreddelete.Owner, other, pod *corev1.Pod) bool {
 	case ordered && deferreddelete.Begun(other) != "" && deferreddelete.CompareOrdinals(other, pod) > 0:
 		return true
 	case ordered && set.Spec.PodManagementPolicy == appsv1.ParallelPodManagement:
-		return lifecycle.FactsOf(other).Permitted()
+		return lifecycle.NewPodFacts(other).Permitted()
 	default:
 		return !podstate.Available(other)
 	}

@@ -24,11 +24,11 @@ func (x *explainer) trafficOff() {
 	switch {
 	case pending == nil:
 		x.because(rankLater, Reason{
-			Situation: Settling, Since: timeOf(x.state.Since),
+			Situation: Settling, Since: timeOrNil(x.state.Since),
 			Message: "traffic is off at the readiness gate; the operation starts once every node has removed the endpoint",
 		})
 	case len(pending.Finalizers) == 0:
-		x.because(rankLater, Reason{Situation: Kubelet, Message: pending.Text, Since: timeOf(pending.Since), Commands: x.nodeCommands()})
+		x.because(rankLater, Reason{Situation: Kubelet, Message: pending.Text, Since: timeOrNil(pending.Since), Commands: x.nodeCommands()})
 	default:
 		x.finalizersHold(TrafficStillOn, "left", pending)
 	}
@@ -36,7 +36,7 @@ func (x *explainer) trafficOff() {
 
 // finalizersHold reports the finalizers that are left or missing, and their controllers.
 func (x *explainer) finalizersHold(situation Situation, state string, pending *lifecycle.Pending) {
-	reason := Reason{Situation: situation, Message: pending.Text, Since: timeOf(pending.Since)}
+	reason := Reason{Situation: situation, Message: pending.Text, Since: timeOrNil(pending.Since)}
 	r := rankLater
 	for _, finalizer := range x.state.Finalizers {
 		if finalizer.Present != (state == "left") {
@@ -65,14 +65,14 @@ func (x *explainer) finalizersHold(situation Situation, state string, pending *l
 // adapter adds the controllers of the Services that expect a finalizer.
 func (x *explainer) adapter(reason Reason, finalizer podstate.Finalizer) Reason {
 	for _, employer := range finalizer.Employers {
-		service, ok := podstate.ServiceOf(employer)
+		service, ok := podstate.ParseEmployer(employer)
 		if !ok {
 			continue
 		}
 		reason.Commands = append(reason.Commands,
 			Command{"see its Service, with the events of the service controller", x.kubectl("describe service %s", service.Name)})
 		reason.Message += x.inconsistent(service.Name)
-		adapter := x.s.AdapterOf(service.Name)
+		adapter := x.s.AdapterFor(service.Name)
 		if adapter == nil {
 			continue
 		}
@@ -123,8 +123,8 @@ func (x *explainer) allGone(finalizer podstate.Finalizer) bool {
 func (x *explainer) finalizer(finalizer podstate.Finalizer, state string) Finalizer {
 	shown := Finalizer{Name: finalizer.Name, State: state, Employers: finalizer.Employers}
 	for _, employer := range finalizer.Employers {
-		if service, ok := podstate.ServiceOf(employer); ok && shown.Controller == "" {
-			if adapter := x.s.AdapterOf(service.Name); adapter != nil {
+		if service, ok := podstate.ParseEmployer(employer); ok && shown.Controller == "" {
+			if adapter := x.s.AdapterFor(service.Name); adapter != nil {
 				shown.Controller = adapter.Spec.Controller
 			}
 		}
@@ -138,18 +138,18 @@ func (x *explainer) comesBack() {
 	switch {
 	case x.state.StayOffline:
 		x.because(rankEdit, Reason{
-			Situation: StayOffline, Since: timeOf(facts.GateSince),
+			Situation: StayOffline, Since: timeOrNil(facts.GateSince),
 			Message:  fmt.Sprintf("label %s keeps it off traffic until it is removed", appsv1alpha1.StayOfflineLabelKey),
 			Commands: []Command{{"let it serve", x.kubectl("label pod %s %s-", x.pod.Name, appsv1alpha1.StayOfflineLabelKey)}},
 		})
 	case x.pod.Spec.NodeName == "":
 		x.because(rankDenied, Reason{
-			Situation: NotScheduled, Message: "no node is found for it" + x.conditionText(corev1.PodScheduled), Since: timeOf(x.pod.CreationTimestamp.Time),
+			Situation: NotScheduled, Message: "no node is found for it" + x.conditionText(corev1.PodScheduled), Since: timeOrNil(x.pod.CreationTimestamp.Time),
 			Commands: []Command{{"see why", x.kubectl("describe pod %s", x.pod.Name)}},
 		})
 	case !facts.ContainersReady && !facts.Ready:
 		reason := Reason{
-			Situation: ContainersNotReady, Message: "its containers are not ready" + x.containers(), Since: timeOf(x.notReadySince()),
+			Situation: ContainersNotReady, Message: "its containers are not ready" + x.containers(), Since: timeOrNil(x.notReadySince()),
 			Commands: []Command{
 				{"see why", x.kubectl("describe pod %s", x.pod.Name)},
 				{"see its log", x.kubectl("logs %s --all-containers --tail=50", x.pod.Name)},
@@ -161,13 +161,13 @@ func (x *explainer) comesBack() {
 		x.finalizersHold(TrafficNotOn, "missing", x.state.Pending)
 	case !facts.Ready && x.otherGate() != "":
 		x.because(rankDenied, Reason{
-			Situation: ReadinessGate, Message: x.otherGate(), Since: timeOf(x.pod.CreationTimestamp.Time),
+			Situation: ReadinessGate, Message: x.otherGate(), Since: timeOrNil(x.pod.CreationTimestamp.Time),
 			Commands: []Command{{"see its conditions", x.kubectl("describe pod %s", x.pod.Name)}},
 		})
 	case !facts.Ready:
 		x.because(rankLater, Reason{
 			Situation: Kubelet, Message: "waits for the kubelet to make the pod Ready" + x.conditionText(corev1.PodReady),
-			Since: timeOf(facts.GateSince), Commands: x.nodeCommands(),
+			Since: timeOrNil(facts.GateSince), Commands: x.nodeCommands(),
 		})
 	}
 }

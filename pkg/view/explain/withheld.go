@@ -44,7 +44,7 @@ func (x *explainer) blocked(id string, stage appsv1alpha1.TransitionStage) []app
 			all = append(all, entry)
 		}
 	}
-	for _, ruleset := range x.s.RulesOf(x.pod) {
+	for _, ruleset := range x.s.RulesFor(x.pod) {
 		for _, entry := range ruleset.Status.Blocked {
 			if entry.Name == x.pod.Name && entry.ID == id && entry.Stage == stage {
 				add(entry)
@@ -60,7 +60,7 @@ func (x *explainer) blocked(id string, stage appsv1alpha1.TransitionStage) []app
 			Name: x.pod.Name, Stage: stage, ID: id, Rule: name + "/" + withheld.Rule, Reason: withheld.Code, Message: withheld.Message,
 		}
 		if spec := x.spec(entry.Rule); spec != nil {
-			entry.Kind = kindOf(spec)
+			entry.Kind = ruleKind(spec)
 		}
 		add(entry)
 	}
@@ -83,8 +83,8 @@ func (x *explainer) withheldBy(operation podstate.Operation, entry appsv1alpha1.
 	reason := Reason{
 		Rule: entry.Rule, Kind: entry.Kind, Code: entry.Reason, Stage: string(entry.Stage),
 		Message:   rule.Waits(operation.Describe(), entry.Rule, entry.Message, code),
-		Since:     cmp.Or(entry.Since, timeOf(operation.Since)),
-		Situation: situationOf(code), NextCheck: x.nextCheck(entry),
+		Since:     cmp.Or(entry.Since, timeOrNil(operation.Since)),
+		Situation: findSituation(code), NextCheck: x.nextCheck(entry),
 	}
 	if n := entry.Numbers; n != nil {
 		reason.Numbers = &Numbers{Needed: n.Needed, Have: n.Have, Limit: n.Limit}
@@ -96,13 +96,13 @@ func (x *explainer) withheldBy(operation podstate.Operation, entry appsv1alpha1.
 		reason.Kind = string(rule.KindDisruptionBudget)
 		if code == rule.CodeNoRoom {
 			reason.Situation = DisruptionBudget
-			x.inTheWayOf(&reason, x.budgetSelector(budget), entry.BlockingPods)
+			x.addBlockers(&reason, x.budgetSelector(budget), entry.BlockingPods)
 		}
 		reason.Commands = []Command{{"see the PodDisruptionBudget", x.kubectl("get poddisruptionbudget %s", budget)}}
 	default:
 		if code == rule.CodeNoRoom {
 			reason.Situation = x.roomless(ruleset, entry)
-			x.inTheWayOf(&reason, x.rulesetSelector(ruleset), entry.BlockingPods)
+			x.addBlockers(&reason, x.rulesetSelector(ruleset), entry.BlockingPods)
 		}
 		if code == rule.CodeWebhookFailed {
 			reason.Situation = webhookFailure(entry.Message)
@@ -132,8 +132,8 @@ func (x *explainer) goesFirst(reason *Reason, operation podstate.Operation) {
 	}
 }
 
-// situationOf returns the situation of a code.
-func situationOf(code rule.Code) Situation {
+// findSituation returns the situation of a code.
+func findSituation(code rule.Code) Situation {
 	known := map[rule.Code]Situation{
 		rule.CodeLabelMismatch: LabelMismatch, rule.CodeNoRoom: NoRoom, rule.CodeUndefined: Undefined,
 		rule.CodeEvaluationFailed: EvaluationFailed, rule.CodeCompileFailed: CompileFailed, rule.CodeNotAllowed: NotAllowed,
@@ -204,9 +204,9 @@ func (x *explainer) nextCheck(entry appsv1alpha1.BlockedPod) *metav1.Time {
 
 const maxInTheWay = 20
 
-// inTheWayOf adds the pods that take the slots of a limit: the pods in its status, and the selected pods
+// addBlockers adds the pods that take the slots of a limit: the pods in its status, and the selected pods
 // that are not available.
-func (x *explainer) inTheWayOf(reason *Reason, selector *metav1.LabelSelector, named []string) {
+func (x *explainer) addBlockers(reason *Reason, selector *metav1.LabelSelector, named []string) {
 	for _, pod := range x.s.Selected(selector) {
 		if !podstate.Finished(pod) && appsv1alpha1.IsControlled(pod.Labels) && !podstate.Available(pod) && !slices.Contains(named, pod.Name) {
 			named = append(named[:len(named):len(named)], pod.Name)
@@ -219,7 +219,7 @@ func (x *explainer) inTheWayOf(reason *Reason, selector *metav1.LabelSelector, n
 		blocking := PodInTheWay{Name: name, Phase: "Gone"}
 		if pod := x.s.Pod(name); pod != nil {
 			state := x.s.State(pod)
-			blocking.Phase, blocking.Since = string(state.Phase), timeOf(state.Since)
+			blocking.Phase, blocking.Since = string(state.Phase), timeOrNil(state.Since)
 		}
 		reason.InTheWay = append(reason.InTheWay, blocking)
 	}
@@ -242,11 +242,11 @@ func (x *explainer) budgetSelector(name string) *metav1.LabelSelector {
 // notReported reports that no rule has reported the pod yet.
 func (x *explainer) notReported(operation podstate.Operation, stage appsv1alpha1.TransitionStage) {
 	reason := Reason{
-		Situation: NotReported, Stage: string(stage), Since: timeOf(operation.Since),
+		Situation: NotReported, Stage: string(stage), Since: timeOrNil(operation.Since),
 		Message: operation.Describe() + " waits, and no rule has reported why yet: rules are evaluated within seconds, " +
 			"and name the first 10 pods at once and the others after 10s",
 	}
-	for _, ruleset := range x.s.RulesOf(x.pod) {
+	for _, ruleset := range x.s.RulesFor(x.pod) {
 		if len(ruleset.Status.Blocked) >= appsv1alpha1.MaxStatusBlocked {
 			first := ruleset.Status.Blocked[0]
 			reason.Message = fmt.Sprintf("%s waits behind others of PodTransitionRule %s, the first of which waits for rule %s: %s (%s)",
@@ -267,10 +267,10 @@ func (x *explainer) notReported(operation podstate.Operation, stage appsv1alpha1
 // spec returns a rule by "<PodTransitionRule>/<rule>"; nil if it does not exist.
 func (x *explainer) spec(id string) *appsv1alpha1.TransitionRule {
 	ruleset, name, _ := strings.Cut(id, "/")
-	return ruleOf(x.s.Rule(ruleset), name)
+	return findRule(x.s.Rule(ruleset), name)
 }
 
-func ruleOf(object *appsv1alpha1.PodTransitionRule, name string) *appsv1alpha1.TransitionRule {
+func findRule(object *appsv1alpha1.PodTransitionRule, name string) *appsv1alpha1.TransitionRule {
 	if object == nil {
 		return nil
 	}
@@ -282,7 +282,7 @@ func ruleOf(object *appsv1alpha1.PodTransitionRule, name string) *appsv1alpha1.T
 	return nil
 }
 
-func kindOf(entry *appsv1alpha1.TransitionRule) string {
+func ruleKind(entry *appsv1alpha1.TransitionRule) string {
 	switch {
 	case entry.AvailablePolicy != nil:
 		return string(rule.KindAvailablePolicy)

@@ -28,12 +28,12 @@ type Workload interface {
 // OfWorkload explains a workload of a snapshot: its own reasons, and the reasons of its pods,
 // counted.
 func OfWorkload(s *clusterstate.Snapshot, workload Workload, now time.Time) Explanation {
-	pods := s.PodsOf(workload.GetUID())
+	pods := s.PodsOwnedBy(workload.GetUID())
 	e := Explanation{Namespace: workload.GetNamespace(), Name: workload.GetName(), Unreadable: unreadable(s)}
 	var own []Reason
 	switch w := workload.(type) {
 	case *appsv1.Deployment:
-		e.Kind, own, e.Notes = "Deployment", rolloutReasons(w), keptBy(s, s.ReplicaSetsOf(w.UID))
+		e.Kind, own, e.Notes = "Deployment", rolloutReasons(w), keptBy(s, s.ReplicaSetsOwnedBy(w.UID))
 		e.Pods = count(s, pods, replicasetscale.Replicas(w.Spec.Replicas))
 	case *appsv1.ReplicaSet:
 		e.Kind, e.Notes = "ReplicaSet", keptBy(s, []*appsv1.ReplicaSet{w})
@@ -53,7 +53,7 @@ func OfWorkload(s *clusterstate.Snapshot, workload Workload, now time.Time) Expl
 	}
 	e.Reasons = sorted(append(own, reasons...))
 	e.Notes = append(e.Notes, notes...)
-	e.Summary = summaryOf(*e.Pods)
+	e.Summary = summarize(*e.Pods)
 	return e
 }
 
@@ -74,10 +74,10 @@ func rolloutReasons(deployment *appsv1.Deployment) []Reason {
 		case condition.Type == appsv1.DeploymentProgressing && condition.Reason == "ProgressDeadlineExceeded":
 			add(rankLater, Reason{
 				Situation: RolloutDeadline, Message: "the rollout has made no progress within progressDeadlineSeconds, and goes on: " + condition.Message,
-				Since: timeOf(condition.LastTransitionTime.Time),
+				Since: timeOrNil(condition.LastTransitionTime.Time),
 			})
 		case condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue && condition.Reason != failedDelete:
-			add(rankDenied, Reason{Situation: RolloutFailure, Message: condition.Message, Since: timeOf(condition.LastTransitionTime.Time)})
+			add(rankDenied, Reason{Situation: RolloutFailure, Message: condition.Message, Since: timeOrNil(condition.LastTransitionTime.Time)})
 		}
 	}
 	return reasons
@@ -101,7 +101,7 @@ func keptBy(s *clusterstate.Snapshot, sets []*appsv1.ReplicaSet) []Reason {
 // isAvailable reports whether a pod counts as available: one that is not under PodOps does once it is Ready.
 func isAvailable(pod *corev1.Pod) bool {
 	if !appsv1alpha1.IsControlled(pod.Labels) {
-		return lifecycle.FactsOf(pod).Ready && pod.DeletionTimestamp == nil
+		return lifecycle.NewPodFacts(pod).Ready && pod.DeletionTimestamp == nil
 	}
 	return podstate.Available(pod)
 }
@@ -131,7 +131,7 @@ func count(s *clusterstate.Snapshot, pods []*corev1.Pod, desired int) *Pods {
 	return counted
 }
 
-func summaryOf(pods Pods) string {
+func summarize(pods Pods) string {
 	text := fmt.Sprintf("%d of %d desired pods are available", pods.Available, pods.Desired)
 	if pods.Waiting > 0 {
 		text += fmt.Sprintf(", %d waiting for rules", pods.Waiting)
@@ -211,7 +211,7 @@ func OfRule(s *clusterstate.Snapshot, object *appsv1alpha1.PodTransitionRule, no
 	ofPods, notes := grouped(s, slices.DeleteFunc(s.Selected(object.Spec.Selector), func(pod *corev1.Pod) bool {
 		return !appsv1alpha1.IsControlled(pod.Labels) || !waitsFor(object, pod)
 	}), now)
-	e.Reasons, e.Notes, e.Summary = sorted(append(reasons, ofPods...)), notes, summaryOf(*e.Pods)
+	e.Reasons, e.Notes, e.Summary = sorted(append(reasons, ofPods...)), notes, summarize(*e.Pods)
 	return e
 }
 
@@ -241,7 +241,7 @@ func ruleReasons(s *clusterstate.Snapshot, object *appsv1alpha1.PodTransitionRul
 	}
 	for _, condition := range object.Status.Conditions {
 		if rank, reason, ok := conditionReason(object, condition, edit); ok {
-			reason.Since = timeOf(condition.LastTransitionTime.Time)
+			reason.Since = timeOrNil(condition.LastTransitionTime.Time)
 			add(rank, reason)
 		}
 	}

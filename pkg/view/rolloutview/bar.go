@@ -22,8 +22,8 @@ func groups() []group {
 	}
 }
 
-// indexOf returns the group of a phase, as an index of groups.
-func indexOf(phase Phase) int {
+// phaseIndex returns the group of a phase, as an index of groups.
+func phaseIndex(phase Phase) int {
 	switch phase {
 	case PhaseAvailable:
 		return 0
@@ -38,13 +38,13 @@ func indexOf(phase Phase) int {
 	}
 }
 
-func groupOf(phase Phase) group { return groups()[indexOf(phase)] }
+func phaseGroup(phase Phase) group { return groups()[phaseIndex(phase)] }
 
-// groupsOf returns the groups that pods are in, with their number.
-func groupsOf(pods []Pod) []group {
+// groupPods returns the groups that pods are in, with their number.
+func groupPods(pods []Pod) []group {
 	all := groups()
 	for i := range pods {
-		all[indexOf(pods[i].Phase)].count++
+		all[phaseIndex(pods[i].Phase)].count++
 	}
 	var some []group
 	for _, group := range all {
@@ -60,7 +60,7 @@ func groupsOf(pods []Pod) []group {
 func bar(pods []Pod, blocks int) []Segment {
 	var line []Segment
 	left := blocks
-	some := groupsOf(pods)
+	some := groupPods(pods)
 	for i, group := range some {
 		count := group.count
 		if len(pods) > blocks {
@@ -86,7 +86,7 @@ func steps(phase Phase) []Segment {
 			at = i
 		}
 	}
-	group := groupOf(phase)
+	group := phaseGroup(phase)
 	if at < 0 {
 		return []Segment{{strings.Repeat(string(group.block), len(way)), group.style}}
 	}

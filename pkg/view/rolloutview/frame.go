@@ -216,7 +216,7 @@ func (r renderer) revision(revision *Revision) Line {
 	if r.width >= wideWidth {
 		line = append(append(line, bar(revision.Pods, min(24, r.width/5))...), Segment{Text: "  "})
 	}
-	for i, part := range groupsOf(revision.Pods) {
+	for i, part := range groupPods(revision.Pods) {
 		if i > 0 {
 			line = append(line, Segment{Text: " "})
 		}
@@ -231,14 +231,14 @@ func (r renderer) pod(pod Pod, last bool) Line {
 	if last {
 		branch = "└ "
 	}
-	group := groupOf(pod.Phase)
+	group := phaseGroup(pod.Phase)
 	line := Line{{branch, StyleFaint}, {Text: pad(cutLeft(pod.Name, r.names), r.names) + " "}}
 	if r.width >= wideWidth {
 		line = append(append(line, steps(pod.Phase)...), Segment{Text: " "})
 	}
 	line = append(line, Segment{pad(string(pod.Phase), len(PhaseTerminating)), group.style}, Segment{Text: " " + pad(r.age(pod), 5)})
 	if r.width >= wideWidth {
-		line = append(line, Segment{Text: " " + pad(trafficOf(pod), 3)})
+		line = append(line, Segment{Text: " " + pad(trafficText(pod), 3)})
 	}
 	reason := pod.WaitsFor
 	if pod.Withheld != nil {
@@ -258,8 +258,8 @@ func (r renderer) age(pod Pod) string {
 	return duration.HumanDuration(max(0, r.view.Time.Sub(pod.Since.Time)))
 }
 
-// trafficOf returns whether a pod gets traffic.
-func trafficOf(pod Pod) string {
+// trafficText returns whether a pod gets traffic.
+func trafficText(pod Pod) string {
 	switch {
 	case pod.Backends == 0:
 		return ""
@@ -275,7 +275,7 @@ func trafficOf(pod Pod) string {
 // words returns the number of pods by group.
 func words(pods []Pod) string {
 	var parts []string
-	for _, group := range groupsOf(pods) {
+	for _, group := range groupPods(pods) {
 		parts = append(parts, fmt.Sprintf("%d %s", group.count, group.word))
 	}
 	return strings.Join(parts, ", ")

@@ -190,8 +190,8 @@ func (v View) PodsIn(snapshot *clusterstate.Snapshot) []*corev1.Pod {
 	return pods
 }
 
-// timeOf returns a time for JSON, nil for the zero time.
-func timeOf(at time.Time) *metav1.MicroTime {
+// timeOrNil returns a time for JSON, nil for the zero time.
+func timeOrNil(at time.Time) *metav1.MicroTime {
 	if at.IsZero() {
 		return nil
 	}

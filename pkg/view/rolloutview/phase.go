@@ -61,11 +61,11 @@ func Phases() []Phase {
 	}
 }
 
-// PhaseOf returns the phase of a pod and when it began; zero if that is not known.
-func PhaseOf(pod *corev1.Pod) (Phase, time.Time) { return phaseOf(pod, podstate.Of(pod, nil)) }
+// PodPhase returns the phase of a pod and when it began; zero if that is not known.
+func PodPhase(pod *corev1.Pod) (Phase, time.Time) { return currentPhase(pod, podstate.Of(pod, nil)) }
 
-// phaseOf separates pods that have been available from pods that have not: only the first are a loss.
-func phaseOf(pod *corev1.Pod, state podstate.State) (Phase, time.Time) {
+// currentPhase separates pods that have been available from pods that have not: only the first are a loss.
+func currentPhase(pod *corev1.Pod, state podstate.State) (Phase, time.Time) {
 	switch state.Phase {
 	case podstate.PhaseUnavailable:
 		// The mark comes before Ready, which a kubelet reports with a precision of seconds. A pod that has been

@@ -37,7 +37,7 @@ func TestPhaseOf(t *testing.T) {
 		"Ready, not under PodOps":                        {pod: pod().Uncontrolled().ReadySince(at(7)).Obj(), want: rolloutview.PhaseAvailable, since: at(7)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, since := rolloutview.PhaseOf(tc.pod)
+			got, since := rolloutview.PodPhase(tc.pod)
 			if got != tc.want || !since.Equal(tc.since) {
 				t.Errorf("got %s since %s, want %s since %s", got, since, tc.want, tc.since)
 			}

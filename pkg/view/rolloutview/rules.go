@@ -25,9 +25,9 @@ type verdicts struct {
 	withheld  map[string]*Withheld // the first reason, by name of the pod
 }
 
-// rulesOf collects rules and reasons. A reason comes from status.blocked, or from the annotation of the
+// collectVerdicts collects rules and reasons. A reason comes from status.blocked, or from the annotation of the
 // pod: its numbers are older, and it is there for every pod that has waited for 10 s.
-func rulesOf(sets []*appsv1alpha1.PodTransitionRule, pods []statePod) verdicts {
+func collectVerdicts(sets []*appsv1alpha1.PodTransitionRule, pods []statePod) verdicts {
 	v := verdicts{all: []Rule{}, withheld: map[string]*Withheld{}}
 	for _, set := range sets {
 		selects := selectedBy(set)
@@ -77,7 +77,7 @@ func (v *verdicts) add(set *appsv1alpha1.PodTransitionRule, reasons map[string]m
 			continue
 		}
 		out := Rule{
-			Name: set.Name + "/" + entry.Name, Kind: string(kindOf(entry)), Stage: cmp.Or(entry.Stage, appsv1alpha1.StagePreCheck),
+			Name: set.Name + "/" + entry.Name, Kind: string(ruleKind(entry)), Stage: cmp.Or(entry.Stage, appsv1alpha1.StagePreCheck),
 			Enforcement: cmp.Or(entry.Enforcement, appsv1alpha1.EnforcementEnforce), Withholds: len(reasons[set.Name+"/"+entry.Name]),
 		}
 		first := ""
@@ -123,7 +123,7 @@ func byRank(a, b Withheld) int {
 	return cmp.Or(cmp.Compare(rule.Rank(rule.Code(a.Reason)), rule.Rank(rule.Code(b.Reason))), cmp.Compare(a.Rule, b.Rule))
 }
 
-func kindOf(entry *appsv1alpha1.TransitionRule) rule.Kind {
+func ruleKind(entry *appsv1alpha1.TransitionRule) rule.Kind {
 	switch {
 	case entry.AvailablePolicy != nil:
 		return rule.KindAvailablePolicy
@@ -136,8 +136,8 @@ func kindOf(entry *appsv1alpha1.TransitionRule) rule.Kind {
 	}
 }
 
-// budgetsOf returns the budgets that apply to pods of a view, of rules first.
-func budgetsOf(snapshot *clusterstate.Snapshot, sets []*appsv1alpha1.PodTransitionRule, pods []statePod) []Budget {
+// listBudgets returns the budgets that apply to pods of a view, of rules first.
+func listBudgets(snapshot *clusterstate.Snapshot, sets []*appsv1alpha1.PodTransitionRule, pods []statePod) []Budget {
 	budgets := []Budget{}
 	for _, set := range sets {
 		for i := range set.Spec.Rules {
@@ -152,14 +152,14 @@ func budgetsOf(snapshot *clusterstate.Snapshot, sets []*appsv1alpha1.PodTransiti
 					available++
 				}
 			}
-			if limit, ok := limitOf(entry.AvailablePolicy, desired); ok {
+			if limit, ok := availabilityLimit(entry.AvailablePolicy, desired); ok {
 				budgets = append(budgets, Budget{Name: set.Name + "/" + entry.Name, Used: max(0, desired-available), Limit: limit})
 			}
 		}
 	}
 	for _, budget := range snapshot.Budgets {
 		one := &clusterstate.Snapshot{Budgets: []*policyv1.PodDisruptionBudget{budget}}
-		if !slices.ContainsFunc(pods, func(pod statePod) bool { return len(one.BudgetsOf(pod.Pod)) > 0 }) {
+		if !slices.ContainsFunc(pods, func(pod statePod) bool { return len(one.BudgetsFor(pod.Pod)) > 0 }) {
 			continue
 		}
 		status := budget.Status
@@ -171,8 +171,8 @@ func budgetsOf(snapshot *clusterstate.Snapshot, sets []*appsv1alpha1.PodTransiti
 	return budgets
 }
 
-// limitOf returns how many of the desired pods may be unavailable, by the lower of the two bounds.
-func limitOf(policy *appsv1alpha1.AvailablePolicy, desired int) (limit int, ok bool) {
+// availabilityLimit returns how many of the desired pods may be unavailable, by the lower of the two bounds.
+func availabilityLimit(policy *appsv1alpha1.AvailablePolicy, desired int) (limit int, ok bool) {
 	limit = desired
 	if most, err := intstr.GetScaledValueFromIntOrPercent(policy.MaxUnavailableValue, desired, false); err == nil && policy.MaxUnavailableValue != nil {
 		if policy.MaxUnavailableValue.String() != "0" && policy.MaxUnavailableValue.String() != "0%" {

@@ -36,9 +36,9 @@ func (b *backends) add(pod statePod, traffic *Traffic, on bool) {
 	b.of[pod.UID] = count
 }
 
-// backendsOf returns the traffic of pods. The finalizer of a traffic controller shows whether a load balancer
+// countBackends returns the traffic of pods. The finalizer of a traffic controller shows whether a load balancer
 // sends a pod traffic; for Services without such a controller, EndpointSlices do.
-func backendsOf(snapshot *clusterstate.Snapshot, pods []statePod) backends {
+func countBackends(snapshot *clusterstate.Snapshot, pods []statePod) backends {
 	b := backends{all: []Traffic{}, of: map[types.UID]backendCount{}}
 	confirmed := map[string]*Traffic{}
 	for _, pod := range pods {
@@ -46,7 +46,7 @@ func backendsOf(snapshot *clusterstate.Snapshot, pods []statePod) backends {
 			for _, employer := range finalizer.Employers {
 				traffic, known := confirmed[employer]
 				if !known {
-					traffic = &Traffic{Name: nameOf(employer), By: byFinalizer}
+					traffic = &Traffic{Name: employerName(employer), By: byFinalizer}
 					confirmed[employer] = traffic
 				}
 				b.add(pod, traffic, finalizer.Present)
@@ -55,7 +55,7 @@ func backendsOf(snapshot *clusterstate.Snapshot, pods []statePod) backends {
 	}
 	routed := map[string]*Traffic{}
 	for _, service := range snapshot.Services {
-		if _, known := confirmed[podstate.EmployerOf(service.Namespace, service.Name)]; known {
+		if _, known := confirmed[podstate.EmployerName(service.Namespace, service.Name)]; known {
 			continue
 		}
 		traffic := &Traffic{Name: "Service/" + service.Name, By: byEndpoints}
@@ -95,8 +95,8 @@ func servingPods(slicesOf []*discoveryv1.EndpointSlice, service *corev1.Service)
 	return serving
 }
 
-// nameOf returns an employer without its namespace, which is the namespace of the view.
-func nameOf(employer string) string {
+// employerName returns an employer without its namespace, which is the namespace of the view.
+func employerName(employer string) string {
 	if parts := strings.Split(employer, "/"); len(parts) == 3 {
 		employer = parts[0] + "/" + parts[2]
 	}

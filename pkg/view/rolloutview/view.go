@@ -27,14 +27,14 @@ func Of(snapshot *clusterstate.Snapshot, target metav1.Object, now time.Time) Vi
 		view.Notes = append(view.Notes, resource.Resource+" are left out: "+resource.Reason)
 	}
 	pods := workload.pods(snapshot)
-	rules := rulesOf(snapshot.Rules, pods)
-	backends := backendsOf(snapshot, pods)
+	rules := collectVerdicts(snapshot.Rules, pods)
+	backends := countBackends(snapshot, pods)
 	view.Revisions = workload.revisions(pods, func(pod statePod) Pod {
-		return podOf(pod, rules.withheld[pod.Name], backends.of[pod.UID])
+		return newPod(pod, rules.withheld[pod.Name], backends.of[pod.UID])
 	})
 	view.count(workload, pods)
 	view.Rules = rules.all
-	view.Budgets = budgetsOf(snapshot, rules.selecting, pods)
+	view.Budgets = listBudgets(snapshot, rules.selecting, pods)
 	view.Traffic = backends.all
 	view.State = view.state(workload)
 	return view
@@ -46,11 +46,11 @@ type statePod struct {
 	state podstate.State
 }
 
-// podOf returns a pod of the view.
-func podOf(pod statePod, withheld *Withheld, traffic backendCount) Pod {
-	phase, since := phaseOf(pod.Pod, pod.state)
+// newPod returns a pod of the view.
+func newPod(pod statePod, withheld *Withheld, traffic backendCount) Pod {
+	phase, since := currentPhase(pod.Pod, pod.state)
 	out := Pod{
-		Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName, Phase: phase, Since: timeOf(since),
+		Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName, Phase: phase, Since: timeOrNil(since),
 		Backends: traffic.all, TrafficOn: traffic.on,
 	}
 	for _, operation := range pod.state.Operations {
@@ -122,15 +122,15 @@ type workload struct {
 
 func describe(snapshot *clusterstate.Snapshot, object metav1.Object) workload {
 	byHash := func(pod *corev1.Pod) string { return pod.Labels[appsv1.ControllerRevisionHashLabelKey] }
-	w := workload{desired: -1, observed: true, owns: controlledBy(object.GetUID()), revisionOf: ownerOf}
+	w := workload{desired: -1, observed: true, owns: controlledBy(object.GetUID()), revisionOf: ownerName}
 	switch target := object.(type) {
 	case *appsv1.Deployment:
-		w.kind, w.desired, w.observed = "Deployment", replicasOf(target.Spec.Replicas), target.Status.ObservedGeneration >= target.Generation
-		w.ofDeployment(target, snapshot.ReplicaSetsOf(target.UID))
+		w.kind, w.desired, w.observed = "Deployment", desiredReplicas(target.Spec.Replicas), target.Status.ObservedGeneration >= target.Generation
+		w.ofDeployment(target, snapshot.ReplicaSetsOwnedBy(target.UID))
 	case *appsv1.ReplicaSet:
-		w.kind, w.desired = "ReplicaSet", replicasOf(target.Spec.Replicas)
+		w.kind, w.desired = "ReplicaSet", desiredReplicas(target.Spec.Replicas)
 	case *appsv1.StatefulSet:
-		w.kind, w.desired, w.observed = "StatefulSet", replicasOf(target.Spec.Replicas), target.Status.ObservedGeneration >= target.Generation
+		w.kind, w.desired, w.observed = "StatefulSet", desiredReplicas(target.Spec.Replicas), target.Status.ObservedGeneration >= target.Generation
 		w.revisionOf, w.current = byHash, target.Status.UpdateRevision
 	case *appsv1.DaemonSet:
 		w.kind, w.desired = "DaemonSet", int(target.Status.DesiredNumberScheduled)
@@ -195,7 +195,7 @@ func (w workload) revisions(pods []statePod, describe func(statePod) Pod) []Revi
 		revisions = append(revisions, *group)
 	}
 	slices.SortFunc(revisions, func(a, b Revision) int {
-		return cmp.Or(cmp.Compare(rank(a.Current), rank(b.Current)), cmp.Compare(numberOf(a), numberOf(b)), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(rank(a.Current), rank(b.Current)), cmp.Compare(revisionNumber(a), revisionNumber(b)), cmp.Compare(a.Name, b.Name))
 	})
 	return revisions
 }
@@ -207,7 +207,7 @@ func rank(last bool) int {
 	return 0
 }
 
-func numberOf(r Revision) int {
+func revisionNumber(r Revision) int {
 	number, err := strconv.Atoi(r.Number)
 	if err != nil {
 		return 0
@@ -253,7 +253,7 @@ func compareSince(a, b Pod) int {
 	}
 }
 
-func replicasOf(replicas *int32) int {
+func desiredReplicas(replicas *int32) int {
 	if replicas == nil {
 		return 1
 	}
@@ -270,11 +270,11 @@ func controlledBy(uid types.UID) func(*corev1.Pod) bool {
 // selectedBy returns whether a PodTransitionRule selects a pod.
 func selectedBy(set *appsv1alpha1.PodTransitionRule) func(*corev1.Pod) bool {
 	one := &clusterstate.Snapshot{Rules: []*appsv1alpha1.PodTransitionRule{set}}
-	return func(pod *corev1.Pod) bool { return appsv1alpha1.IsControlled(pod.Labels) && len(one.RulesOf(pod)) > 0 }
+	return func(pod *corev1.Pod) bool { return appsv1alpha1.IsControlled(pod.Labels) && len(one.RulesFor(pod)) > 0 }
 }
 
-// ownerOf returns the controller of a pod.
-func ownerOf(pod *corev1.Pod) string {
+// ownerName returns the controller of a pod.
+func ownerName(pod *corev1.Pod) string {
 	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil {
 		return controller.Name
 	}

@@ -12,12 +12,12 @@ import (
 func Width(text string) int {
 	columns := 0
 	for _, char := range text {
-		columns += columnsOf(char)
+		columns += runeColumns(char)
 	}
 	return columns
 }
 
-func columnsOf(char rune) int {
+func runeColumns(char rune) int {
 	if char < 0x300 { // Latin: most of all text.
 		return 1
 	}
@@ -35,7 +35,7 @@ func columnsOf(char rune) int {
 // cutText returns the beginning of a text that fits into so many columns, without spaces at its end.
 func cutText(text string, columns int) string {
 	for at, char := range text {
-		if columns -= columnsOf(char); columns < 0 {
+		if columns -= runeColumns(char); columns < 0 {
 			return strings.TrimRight(text[:at], " ")
 		}
 	}

@@ -33,7 +33,7 @@ func drawings() []drawing {
 	}
 }
 
-func drawingOf(phase rolloutview.Phase) drawing {
+func phaseDrawing(phase rolloutview.Phase) drawing {
 	for _, drawing := range drawings() {
 		if drawing.phase == phase {
 			return drawing
@@ -167,7 +167,7 @@ func (t Timeline) bar(pod Pod, columns int) []rolloutview.Segment {
 		}
 		segment := rolloutview.Segment{Text: strings.Repeat(" ", end-i)}
 		if cells[i] != "" {
-			drawing := drawingOf(cells[i])
+			drawing := phaseDrawing(cells[i])
 			segment = rolloutview.Segment{Text: strings.Repeat(string(drawing.block), end-i), Style: drawing.style}
 		}
 		line = append(line, segment)

@@ -71,21 +71,21 @@ func History(pods []*corev1.Pod, events []*corev1.Event, revision func(*corev1.P
 	for _, pod := range pods {
 		uid := string(pod.UID)
 		delete(names, uid)
-		all = append(all, Pod{Name: pod.Name, UID: uid, Revision: revision(pod), Spans: spansOf(append(marks[uid], marksOf(pod)...))})
+		all = append(all, Pod{Name: pod.Name, UID: uid, Revision: revision(pod), Spans: newSpans(append(marks[uid], collectMarks(pod)...))})
 	}
 	for uid, name := range names {
 		// Nothing shows when the last phase ended.
-		spans := spansOf(marks[uid])
+		spans := newSpans(marks[uid])
 		last := &spans[len(spans)-1]
 		last.To = last.From
-		all = append(all, Pod{Name: name, UID: uid, Revision: OwnerOf(name), Spans: spans, Gone: true})
+		all = append(all, Pod{Name: name, UID: uid, Revision: OwnerName(name), Spans: spans, Gone: true})
 	}
 	return all
 }
 
-// OwnerOf returns the name of the ReplicaSet or StatefulSet of a deleted pod: the name of the pod without the last
+// OwnerName returns the name of the ReplicaSet or StatefulSet of a deleted pod: the name of the pod without the last
 // part.
-func OwnerOf(name string) string {
+func OwnerName(name string) string {
 	if at := strings.LastIndexByte(name, '-'); at > 0 {
 		return name[:at]
 	}
@@ -109,9 +109,9 @@ func phaseOfEvent(event *corev1.Event) (rolloutview.Phase, bool) {
 // maxSkew is how much earlier than the creation of a pod, by the clock of the API server, a manager may write a time.
 const maxSkew = time.Minute
 
-// marksOf returns the beginnings of phases that a pod itself shows. A person may have written its labels: a time before its creation is none of
+// collectMarks returns the beginnings of phases that a pod itself shows. A person may have written its labels: a time before its creation is none of
 // its life.
-func marksOf(pod *corev1.Pod) []mark {
+func collectMarks(pod *corev1.Pod) []mark {
 	marks := []mark{{rolloutview.PhaseStarting, pod.CreationTimestamp.Time, "metadata.creationTimestamp", Second}}
 	for key, value := range pod.Labels {
 		prefix, _, found := strings.Cut(key, "/")
@@ -122,7 +122,7 @@ func marksOf(pod *corev1.Pod) []mark {
 		}
 	}
 	marks = slices.DeleteFunc(marks, func(m mark) bool { return m.at.Before(pod.CreationTimestamp.Add(-maxSkew)) })
-	phase, since := rolloutview.PhaseOf(pod)
+	phase, since := rolloutview.PodPhase(pod)
 	// The manager writes the label when the pod may serve; its kubelet reports Ready after it.
 	if at, ok := lifecycle.ParseTime(pod.Labels[appsv1alpha1.ServiceAvailableLabelKey]); ok && phase != rolloutview.PhaseStarting {
 		marks = append(marks, mark{rolloutview.PhaseAvailable, at, "label service-available", Exact})
@@ -140,12 +140,12 @@ func marksOf(pod *corev1.Pod) []mark {
 	return marks
 }
 
-// spansOf returns the phases between marks. Of marks of the same phase that follow each other the first
+// newSpans returns the phases between marks. Of marks of the same phase that follow each other the first
 // counts, or the exact one of the same second.
-func spansOf(marks []mark) []Span {
+func newSpans(marks []mark) []Span {
 	marks = slices.DeleteFunc(marks, func(m mark) bool { return m.at.IsZero() })
 	slices.SortFunc(marks, func(a, b mark) int {
-		return cmp.Or(a.at.Compare(b.at), cmp.Compare(orderOf(a.phase), orderOf(b.phase)), cmp.Compare(a.source, b.source))
+		return cmp.Or(a.at.Compare(b.at), cmp.Compare(phaseOrder(a.phase), phaseOrder(b.phase)), cmp.Compare(a.source, b.source))
 	})
 	var spans []Span
 	for _, m := range marks {
@@ -163,4 +163,4 @@ func spansOf(marks []mark) []Span {
 	return spans
 }
 
-func orderOf(phase rolloutview.Phase) int { return slices.Index(rolloutview.Phases(), phase) }
+func phaseOrder(phase rolloutview.Phase) int { return slices.Index(rolloutview.Phases(), phase) }

@@ -104,7 +104,7 @@ func (t Timeline) page(l layout) page {
 	left := 0
 	for _, drawing := range t.used() {
 		name := string(drawing.phase)
-		p.Legend = append(p.Legend, legendEntry{name, classOf(name), drawing.light, drawing.dark, left})
+		p.Legend = append(p.Legend, legendEntry{name, phaseClass(name), drawing.light, drawing.dark, left})
 		left += legendLetter*len(name) + legendGap
 	}
 	total := max(t.To.Sub(t.From), time.Nanosecond)
@@ -121,7 +121,7 @@ func (t Timeline) page(l layout) page {
 		for _, span := range pod.Spans {
 			out.Rects = append(out.Rects, rect{
 				X: x(span.From), Width: max(1.5, x(span.To)-x(span.From)), Y: y + (rowHeight-barHeight)/2, Height: barHeight,
-				Class: classOf(string(span.Phase)), Phase: string(span.Phase), From: span.clock(), Duration: short(span.Duration()),
+				Class: phaseClass(string(span.Phase)), Phase: string(span.Phase), From: span.clock(), Duration: short(span.Duration()),
 				Source: span.Source, Precision: span.Precision,
 				Title: fmt.Sprintf("%s: %s for %s, from %s", pod.Name, span.Phase, short(span.Duration()), span.clock()),
 			})
@@ -134,4 +134,4 @@ func (t Timeline) page(l layout) page {
 	return p
 }
 
-func classOf(phase string) string { return "phase-" + phase }
+func phaseClass(phase string) string { return "phase-" + phase }

@@ -120,7 +120,7 @@ func (r *Recorder) Observe(pod *corev1.Pod, revision string, now time.Time) {
 	known := r.pods[pod.UID]
 	switch {
 	case known == nil:
-		known = &recorded{Pod: Pod{Name: pod.Name, UID: string(pod.UID), Revision: revision, Spans: spansOf(marksOf(pod))}}
+		known = &recorded{Pod: Pod{Name: pod.Name, UID: string(pod.UID), Revision: revision, Spans: newSpans(collectMarks(pod))}}
 		known.begun = len(known.Spans)
 		r.pods[pod.UID] = known
 		r.order = append(r.order, pod.UID)
@@ -129,14 +129,14 @@ func (r *Recorder) Observe(pod *corev1.Pod, revision string, now time.Time) {
 		return
 	default:
 		last := known.Spans[len(known.Spans)-1]
-		for _, span := range spansOf(marksOf(pod)) {
+		for _, span := range newSpans(collectMarks(pod)) {
 			if span.Precision == Exact && span.From.After(last.From) && span.Phase != known.last() {
 				known.begin(span)
 			}
 		}
 	}
 	known.version = pod.ResourceVersion
-	if phase, _ := rolloutview.PhaseOf(pod); len(known.Spans) == 0 || phase != known.last() {
+	if phase, _ := rolloutview.PodPhase(pod); len(known.Spans) == 0 || phase != known.last() {
 		known.begin(Span{Phase: phase, From: now, Source: watched, Precision: Observed})
 	}
 }

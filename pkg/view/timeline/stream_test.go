@@ -18,7 +18,7 @@ import (
 func viewOf(seconds float64, reasons map[string]string, pods ...*corev1.Pod) rolloutview.View {
 	view := rolloutview.View{Time: metav1.NewTime(at(seconds)), Revisions: make([]rolloutview.Revision, 1)}
 	for _, pod := range pods {
-		phase, _ := rolloutview.PhaseOf(pod)
+		phase, _ := rolloutview.PodPhase(pod)
 		shown := rolloutview.Pod{Name: pod.Name, UID: string(pod.UID), Phase: phase}
 		if reason := reasons[pod.Name]; reason != "" {
 			shown.Withheld = &rolloutview.Withheld{Rule: "web/approved", Reason: reason, Message: "no, at " + strconv.FormatFloat(seconds, 'g', -1, 64)}

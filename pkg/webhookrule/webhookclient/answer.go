@@ -80,7 +80,7 @@ func (o *object) boolean(name string, into *bool) error {
 	}
 	value, is := field.value.(bool)
 	if !is {
-		return o.bad(field.offset, "%s must be true or false, is %s", name, kindOf(field.value))
+		return o.bad(field.offset, "%s must be true or false, is %s", name, jsonKind(field.value))
 	}
 	*into = value
 	return nil
@@ -95,7 +95,7 @@ func (o *object) message(name string, into *string) error {
 	}
 	value, is := field.value.(string)
 	if !is {
-		return o.bad(field.offset, "%s must be a string, is %s", name, kindOf(field.value))
+		return o.bad(field.offset, "%s must be a string, is %s", name, jsonKind(field.value))
 	}
 	*into = value
 	return nil
@@ -115,7 +115,7 @@ func (o *object) identifier(name string, into *string) error {
 	case number:
 		value = string(given)
 	default:
-		return o.bad(field.offset, "%s must be a string or a number, is %s", name, kindOf(field.value))
+		return o.bad(field.offset, "%s must be a string or a number, is %s", name, jsonKind(field.value))
 	}
 	if len(value) > webhooktask.MaxTaskIDBytes {
 		return o.bad(field.offset, "%s is %d bytes long, at most %d are accepted", name, len(value), webhooktask.MaxTaskIDBytes)
@@ -137,7 +137,7 @@ func (o *object) names(name string, into *[]string) error {
 	}
 	list, is := field.value.([]element)
 	if !is {
-		return o.bad(field.offset, "%s must be a list of strings, is %s", name, kindOf(field.value))
+		return o.bad(field.offset, "%s must be a list of strings, is %s", name, jsonKind(field.value))
 	}
 	if len(list) > maxFinishedNames {
 		return o.bad(field.offset, "%s has %d names, at most %d are accepted", name, len(list), maxFinishedNames)
@@ -146,7 +146,7 @@ func (o *object) names(name string, into *[]string) error {
 	for _, given := range list {
 		value, is := given.value.(string)
 		if !is {
-			return o.bad(given.offset, "%s must be a list of strings, has %s", name, kindOf(given.value))
+			return o.bad(given.offset, "%s must be a list of strings, has %s", name, jsonKind(given.value))
 		}
 		if len(value) > maxNameBytes {
 			return o.bad(given.offset, "%s has a name of %d bytes, at most %d are accepted", name, len(value), maxNameBytes)

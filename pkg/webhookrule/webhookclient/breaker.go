@@ -107,7 +107,7 @@ const (
 	healthFailed
 )
 
-func healthOf(failure *Failure) health {
+func failureHealth(failure *Failure) health {
 	if failure == nil {
 		return healthAnswered
 	}

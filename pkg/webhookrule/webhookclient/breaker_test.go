@@ -69,11 +69,11 @@ func TestHealthOfTheHostByFailure(t *testing.T) {
 		ClassAddressForbidden: healthUnknown, ClassConfiguration: healthUnknown, ClassSecret: healthUnknown, ClassCanceled: healthUnknown,
 		ClassInternal: healthUnknown,
 	} {
-		if got := healthOf(&Failure{Class: class}); got != want {
+		if got := failureHealth(&Failure{Class: class}); got != want {
 			t.Errorf("%s: %v, want %v", class, got, want)
 		}
 	}
-	if healthOf(nil) != healthAnswered {
+	if failureHealth(nil) != healthAnswered {
 		t.Error("an answer is not one")
 	}
 }

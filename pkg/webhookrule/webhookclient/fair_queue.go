@@ -238,7 +238,7 @@ func (t *fairQueue) end(ended *job, failure *Failure, now time.Time) {
 		delete(t.hosts, at.key.host)
 	}
 	at.used = now
-	at.breaker.ended(healthOf(failure), ended.probe, now)
+	at.breaker.ended(failureHealth(failure), ended.probe, now)
 	t.drop(at)
 }
 

@@ -141,20 +141,20 @@ func (m *Metrics) counted(result Result) {
 	namespace := result.Call.Rule.Ruleset.Namespace
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	series := m.seriesOf(result.Call.Rule)
-	host := m.hostOf(series, namespace, result.Call.target().host)
+	series := m.seriesFor(result.Call.Rule)
+	host := m.hostLabel(series, namespace, result.Call.target().host)
 	m.calls.WithLabelValues(namespace, series.object, series.rule, host, result.Call.kind(), outcome).Inc()
 	if result.Took > 0 {
 		m.latency.WithLabelValues(namespace, host).Observe(result.Took.Seconds())
 	}
 }
 
-// seriesOf returns the labels of a rule, which are its own if a place is free.
-func (m *Metrics) seriesOf(rule rule.RuleID) *ruleSeries {
+// seriesFor returns the labels of a rule, which are its own if a place is free.
+func (m *Metrics) seriesFor(rule rule.RuleID) *ruleSeries {
 	series, has := m.rules[rule]
 	if !has {
 		series = &ruleSeries{object: rule.Ruleset.Name, rule: rule.Rule}
-		if m.ruleNames.Value(rule.Ruleset.Namespace, nameOf(rule)) == metricseries.Other {
+		if m.ruleNames.Value(rule.Ruleset.Namespace, ruleName(rule)) == metricseries.Other {
 			series.object, series.rule = metricseries.Other, metricseries.Other
 		}
 		m.rules[rule] = series
@@ -162,11 +162,11 @@ func (m *Metrics) seriesOf(rule rule.RuleID) *ruleSeries {
 	return series
 }
 
-// nameOf returns the name of a rule within its namespace.
-func nameOf(rule rule.RuleID) string { return rule.Ruleset.Name + "/" + rule.Rule }
+// ruleName returns the name of a rule within its namespace.
+func ruleName(rule rule.RuleID) string { return rule.Ruleset.Name + "/" + rule.Rule }
 
-// hostOf returns the label of a host, and records that a rule has called it.
-func (m *Metrics) hostOf(series *ruleSeries, namespace, host string) string {
+// hostLabel returns the label of a host, and records that a rule has called it.
+func (m *Metrics) hostLabel(series *ruleSeries, namespace, host string) string {
 	if slices.Contains(series.hosts, host) {
 		return host
 	}
@@ -201,7 +201,7 @@ func (m *Metrics) forget(rule rule.RuleID) {
 		for _, host := range series.hosts {
 			m.release(series, known.Ruleset.Namespace, host)
 		}
-		m.ruleNames.Release(known.Ruleset.Namespace, nameOf(known))
+		m.ruleNames.Release(known.Ruleset.Namespace, ruleName(known))
 		delete(m.rules, known)
 	}
 }

@@ -58,7 +58,7 @@ func readObject(body []byte) (*object, error) {
 		return nil, err
 	}
 	if _, is := top.value.(nested); !is {
-		return nil, o.bad(top.offset, "the answer must be a JSON object, is %s", kindOf(top.value))
+		return nil, o.bad(top.offset, "the answer must be a JSON object, is %s", jsonKind(top.value))
 	}
 	return o, nil
 }
@@ -155,9 +155,9 @@ func (r *reader) next() int {
 	return offset
 }
 
-// kindOf returns the name of the type of a value for a message, without the value, which may be
+// jsonKind returns the name of the type of a value for a message, without the value, which may be
 // long.
-func kindOf(value any) string {
+func jsonKind(value any) string {
 	switch value.(type) {
 	case nil:
 		return "null"

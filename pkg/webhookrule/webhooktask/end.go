@@ -70,7 +70,7 @@ func (t Tasks) endWhere(why func(appsv1alpha1.TaskInfo) (Failure, bool), now tim
 func (t Tasks) Forget(waiting []rule.Request, rule Rule, now time.Time) Tasks {
 	waits := map[appsv1alpha1.TaskPod]bool{}
 	for _, request := range waiting {
-		waits[podOf(request)] = true
+		waits[newTaskPod(request)] = true
 	}
 	stays := func(pod appsv1alpha1.TaskPod) bool { return waits[pod] }
 	next := Tasks{history: t.history}

@@ -51,7 +51,7 @@ func (t Tasks) Open(requests []rule.Request, rule Rule, now time.Time, newTraceI
 			Answered:       b.answered,
 		}
 		for _, request := range b.requests {
-			task.Processing = append(task.Processing, podOf(request))
+			task.Processing = append(task.Processing, newTaskPod(request))
 		}
 		next = newTasks(append(slices.Clip(free.states), task), free.history)
 		posts = append(posts, Post{TraceID: task.TraceID, Requests: b.requests})
@@ -69,10 +69,10 @@ func (t Tasks) batches(requests []rule.Request, ruleset Rule, now time.Time) []b
 	retries := map[int]int{} // from the failed task to the batch with its pods
 	fresh := -1              // the batch for pods without an earlier call
 	for _, request := range sorted {
-		if seen[podOf(request)] {
+		if seen[newTaskPod(request)] {
 			continue
 		}
-		seen[podOf(request)] = true
+		seen[newTaskPod(request)] = true
 		switch task := t.Of(request, ruleset, now); {
 		case task.State == "":
 			if fresh < 0 || !batches[fresh].takes(request) {
@@ -81,7 +81,7 @@ func (t Tasks) batches(requests []rule.Request, ruleset Rule, now time.Time) []b
 			}
 			batches[fresh].requests = append(batches[fresh].requests, request)
 		case task.State == rule.TaskFailed && task.RetryDue:
-			from := t.places[place{podOf(request), ruleset.Generation}]
+			from := t.places[place{newTaskPod(request), ruleset.Generation}]
 			into, begun := retries[from]
 			if !begun {
 				into = len(batches)
@@ -127,7 +127,7 @@ func (t Tasks) without(b batch, now time.Time) Tasks {
 	}
 	leaves := map[appsv1alpha1.TaskPod]bool{}
 	for _, request := range b.requests {
-		leaves[podOf(request)] = true
+		leaves[newTaskPod(request)] = true
 	}
 	stays := func(pod appsv1alpha1.TaskPod) bool { return !leaves[pod] }
 	next := Tasks{history: t.history}

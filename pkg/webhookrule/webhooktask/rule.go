@@ -51,10 +51,10 @@ type Rule struct {
 	States int
 }
 
-// RuleOf returns the properties of a webhook rule. generation is the generation of the
+// NewRule returns the properties of a webhook rule. generation is the generation of the
 // PodTransitionRule, and webhookRules the number of its webhook rules: the higher it is, the fewer
 // tasks each rule may have.
-func RuleOf(generation int64, webhook appsv1alpha1.TransitionRuleWebhook, webhookRules int) Rule {
+func NewRule(generation int64, webhook appsv1alpha1.TransitionRuleWebhook, webhookRules int) Rule {
 	rule := Rule{
 		Generation:     generation,
 		Interval:       defaultInterval,

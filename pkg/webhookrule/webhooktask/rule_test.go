@@ -42,7 +42,7 @@ func TestRuleOfAWebhook(t *testing.T) {
 			want := base
 			tc.want(&want)
 			webhook := appsv1alpha1.TransitionRuleWebhook{ClientConfig: appsv1alpha1.WebhookClientConfig{Poll: tc.poll}}
-			if diff := cmp.Diff(want, webhooktask.RuleOf(3, webhook, tc.rules)); diff != "" {
+			if diff := cmp.Diff(want, webhooktask.NewRule(3, webhook, tc.rules)); diff != "" {
 				t.Errorf("rule (-want +got):\n%s", diff)
 			}
 		})

@@ -95,13 +95,13 @@ func (t Tasks) Running() (count int, oldest time.Time) {
 
 // Of returns the state of a request.
 func (t Tasks) Of(request rule.Request, ruleset Rule, now time.Time) rule.Task {
-	i, found := t.places[place{podOf(request), ruleset.Generation}]
+	i, found := t.places[place{newTaskPod(request), ruleset.Generation}]
 	if !found {
 		return rule.Task{}
 	}
 	task := t.states[i]
 	switch {
-	case slices.Contains(task.Approved, podOf(request)):
+	case slices.Contains(task.Approved, newTaskPod(request)):
 		return rule.Task{State: rule.TaskApproved, Message: task.Message}
 	case task.Phase == appsv1alpha1.TaskPosting:
 		return rule.Task{State: rule.TaskCalling, Message: task.Message, Answered: isAnswered(task)}
@@ -122,7 +122,7 @@ func (t Tasks) Of(request rule.Request, ruleset Rule, now time.Time) rule.Task {
 	return failed
 }
 
-func podOf(request rule.Request) appsv1alpha1.TaskPod {
+func newTaskPod(request rule.Request) appsv1alpha1.TaskPod {
 	return appsv1alpha1.TaskPod{
 		UID: request.Pod.UID, Name: request.Pod.Name, ID: request.ID, Generation: request.Attempt,
 	}

@@ -80,7 +80,7 @@ func TestDecodeFieldsChangesNoDecision(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(lifecycle.FactsOf(whole), lifecycle.FactsOf(got), cmp.Comparer(func(a, b error) bool { return fmt.Sprint(a) == fmt.Sprint(b) })); diff != "" {
+			if diff := cmp.Diff(lifecycle.NewPodFacts(whole), lifecycle.NewPodFacts(got), cmp.Comparer(func(a, b error) bool { return fmt.Sprint(a) == fmt.Sprint(b) })); diff != "" {
 				t.Errorf("facts (-whole pod +fields):\n%s", diff)
 			}
 			for _, review := range reviews() {
@@ -129,7 +129,7 @@ func TestTheRequestedStatusChangesNoDecision(t *testing.T) {
 						t.Fatal(err)
 					}
 					decide := func(pod *corev1.Pod) (lifecycle.Admission, []lifecycle.Denial) {
-						was, is := lifecycle.FactsOf(old), lifecycle.FactsOf(pod)
+						was, is := lifecycle.NewPodFacts(old), lifecycle.NewPodFacts(pod)
 						return lifecycle.AdmitUpdate(was, is, false, options, now), lifecycle.CheckUpdate(was, is, false, options, now)
 					}
 					wantAdmission, wantDenials := decide(requested)

@@ -106,7 +106,7 @@ func (d *DeleteDeferrer) Handle(ctx context.Context, req admission.Request) admi
 
 // beginsDelete reports whether the controller of a Job removes the tracking finalizer of a pod in order to delete it.
 func (d *DeleteDeferrer) beginsDelete(ctx context.Context, req admission.Request, pod, requested *corev1.Pod) bool {
-	actor := deferreddelete.ActorOf(req.UserInfo.Username, req.UserInfo.Groups, deferreddelete.MethodDelete, pod, d.options.Identity)
+	actor := deferreddelete.ClassifyActor(req.UserInfo.Username, req.UserInfo.Groups, deferreddelete.MethodDelete, pod, d.options.Identity)
 	if actor != deferreddelete.ActorOwner || !deferreddelete.Untracks(pod, requested) {
 		return false
 	}
@@ -125,9 +125,9 @@ func (d *reviewer) answer(
 	}
 	reviewed := deferreddelete.Review{
 		Pod: pod, Owner: state, NamespaceTerminating: d.namespaceTerminating(ctx, pod.Namespace), Method: method,
-		Actor:  deferreddelete.ActorOf(req.UserInfo.Username, req.UserInfo.Groups, method, pod, d.options.Identity),
+		Actor:  deferreddelete.ClassifyActor(req.UserInfo.Username, req.UserInfo.Groups, method, pod, d.options.Identity),
 		DryRun: req.DryRun != nil && *req.DryRun || len(options.DryRun) > 0,
-		Forced: isForced(options, pod), UID: uidOf(options),
+		Forced: isForced(options, pod), UID: preconditionUID(options),
 		HoldPreemption: d.options.HoldPreemption, Forgeable: !clientauth.Verified(ctx),
 	}
 	if method == deferreddelete.MethodEviction {
@@ -171,8 +171,8 @@ func isForced(options metav1.DeleteOptions, pod *corev1.Pod) bool {
 	return options.GracePeriodSeconds != nil && *options.GracePeriodSeconds == 0 && (byDefault == nil || *byDefault != 0)
 }
 
-// uidOf returns the UID that a request is for, empty if it is for any pod of the name.
-func uidOf(options metav1.DeleteOptions) types.UID {
+// preconditionUID returns the UID that a request is for, empty if it is for any pod of the name.
+func preconditionUID(options metav1.DeleteOptions) types.UID {
 	if options.Preconditions == nil || options.Preconditions.UID == nil {
 		return ""
 	}

@@ -92,7 +92,7 @@ func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.R
 	if !trusted && forgesRecord(old, requested) {
 		return forged()
 	}
-	before, after := lifecycle.FactsOf(old), lifecycle.FactsOf(requested)
+	before, after := lifecycle.NewPodFacts(old), lifecycle.NewPodFacts(requested)
 	if before.Protected() && !after.Protected() { // the operation may start
 		after.Ready = before.Ready
 		if before.Services, err = m.services(ctx, requested, after); err != nil {
@@ -145,7 +145,7 @@ func (m *Mutator) create(ctx context.Context, pod *corev1.Pod) admission.Respons
 	if !appsv1alpha1.IsControlled(pod.Labels) {
 		return admission.Allowed("")
 	}
-	decision := lifecycle.AdmitCreate(lifecycle.FactsOf(pod))
+	decision := lifecycle.AdmitCreate(lifecycle.NewPodFacts(pod))
 	// An error does not deny the pod: controllers record the missing finalizers a moment later.
 	expected, err := m.expected(ctx, pod)
 	if err != nil {

@@ -47,7 +47,7 @@ func (v *Validator) Handle(_ context.Context, req admission.Request) admission.R
 	if !trusted && forgesRecord(old, requested) {
 		return forged()
 	}
-	denials := lifecycle.CheckUpdate(lifecycle.FactsOf(old), lifecycle.FactsOf(requested), trusted, v.options, v.clock.Now())
+	denials := lifecycle.CheckUpdate(lifecycle.NewPodFacts(old), lifecycle.NewPodFacts(requested), trusted, v.options, v.clock.Now())
 	if len(denials) > 0 {
 		return denied(denials)
 	}

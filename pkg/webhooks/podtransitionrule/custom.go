@@ -93,7 +93,7 @@ func (v *Validator) moduleWarnings(rego *appsv1alpha1.RegoRule, path *field.Path
 		return nil
 	}
 	warnings := inspection.Warnings(path.Child("module"), inspected)
-	problems, err := inspected.ParameterHints(parametersOf(rego))
+	problems, err := inspected.ParameterHints(rawParameters(rego))
 	if err != nil {
 		return warnings // the schema of the CRD rejects parameters that are no object
 	}
@@ -111,13 +111,13 @@ func notThere(rule appsv1alpha1.TransitionRule, path *field.Path) string {
 
 // validateOpen bounds the parameters of an inline module, which has no schema for them.
 func validateOpen(rego *appsv1alpha1.RegoRule, path *field.Path) field.ErrorList {
-	if len(parametersOf(rego)) > parameters.MaxBytes {
+	if len(rawParameters(rego)) > parameters.MaxBytes {
 		return field.ErrorList{field.TooLong(path.Child("parameters"), "", parameters.MaxBytes)}
 	}
 	return nil
 }
 
-func parametersOf(rego *appsv1alpha1.RegoRule) json.RawMessage {
+func rawParameters(rego *appsv1alpha1.RegoRule) json.RawMessage {
 	if rego.Parameters == nil {
 		return nil
 	}
@@ -167,6 +167,6 @@ func fits(rego *appsv1alpha1.RegoRule, policy *appsv1alpha1.PodTransitionPolicy,
 		return field.ErrorList{field.Invalid(name, policy.Name, fmt.Sprintf(
 			"this PodTransitionPolicy cannot be used until its schema is right: %v", errs[0]))}
 	}
-	_, errs = schema.Complete(parametersOf(rego), path.Child("parameters"))
+	_, errs = schema.Complete(rawParameters(rego), path.Child("parameters"))
 	return errs
 }

@@ -105,13 +105,13 @@ func (s *Scene) Follow(ctx context.Context, changed func(kind watch.EventType, b
 // Describe returns a pod as text.
 func Describe(pod *corev1.Pod) string {
 	return fmt.Sprintf("%s/%s available=%t ready=%t phase=%s node=%s deletion=%v labels=%v annotations=%v finalizers=%v", pod.Namespace, pod.Name,
-		podstate.Available(pod), lifecycle.FactsOf(pod).Ready, pod.Status.Phase, pod.Spec.NodeName, pod.DeletionTimestamp,
+		podstate.Available(pod), lifecycle.NewPodFacts(pod).Ready, pod.Status.Phase, pod.Spec.NodeName, pod.DeletionTimestamp,
 		pod.Labels, pod.Annotations, pod.Finalizers)
 }
 
 // Serves reports whether a pod is Ready and not terminating.
 func Serves(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && lifecycle.FactsOf(pod).Ready
+	return pod.DeletionTimestamp == nil && lifecycle.NewPodFacts(pod).Ready
 }
 
 // IsWaiting reports whether a lifecycle has begun on a pod.

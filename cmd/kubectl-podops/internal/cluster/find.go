@@ -21,7 +21,7 @@ func Find(snapshot *clusterstate.Snapshot, target Target) metav1.Object {
 // object of another kind that has the name.
 func NotFound(snapshot *clusterstate.Snapshot, target Target) error {
 	for _, resource := range snapshot.Unreadable {
-		if resource.Resource == resourceOf(target.Kind) {
+		if resource.Resource == resourceName(target.Kind) {
 			return fmt.Errorf("%s in namespace %s cannot be read: %s", target, snapshot.Namespace, resource.Reason)
 		}
 	}
@@ -61,7 +61,7 @@ func chosen[T metav1.Object](all []T, target Target) []metav1.Object {
 	return some
 }
 
-func resourceOf(kind Kind) string {
+func resourceName(kind Kind) string {
 	switch kind {
 	case KindDeployment:
 		return "deployments"

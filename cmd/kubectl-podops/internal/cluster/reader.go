@@ -85,7 +85,7 @@ func (r Reader) Snapshot(ctx context.Context, namespace string) (*clusterstate.S
 	}
 	slices.SortStableFunc(snapshot.Events, func(a, b *corev1.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp.Time) })
 	snapshot.Events = snapshot.Events[max(0, len(snapshot.Events)-maxEvents):]
-	snapshot.Adapters = adaptersOf(adapters, snapshot.Services)
+	snapshot.Adapters = collectAdapters(adapters, snapshot.Services)
 	snapshot.Unreadable = g.unreadable()
 	return snapshot, nil
 }
@@ -127,8 +127,8 @@ func (r Reader) breakGlass(ctx context.Context, snapshot *clusterstate.Snapshot)
 	return nil
 }
 
-// adaptersOf returns the TrafficAdapters in use, with the Services that each of them matches.
-func adaptersOf(objects []*appsv1alpha1.TrafficAdapter, services []*corev1.Service) []clusterstate.Adapter {
+// collectAdapters returns the TrafficAdapters in use, with the Services that each of them matches.
+func collectAdapters(objects []*appsv1alpha1.TrafficAdapter, services []*corev1.Service) []clusterstate.Adapter {
 	var adapters []clusterstate.Adapter
 	for _, object := range objects {
 		// Entries without an error are in use, and the condition Ready of the object has the error.

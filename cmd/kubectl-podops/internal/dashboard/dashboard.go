@@ -238,10 +238,10 @@ func (v *verb) state(ctx context.Context, watch *live.Watch, namespaces []string
 		snapshots = append(snapshots, snapshot)
 	}
 	now := v.env.Now()
-	views, notes := viewsOf(snapshots, now)
+	views, notes := buildViews(snapshots, now)
 	state := State{
 		Context: v.context, Time: metav1.NewMicroTime(now.UTC()), Phases: rolloutview.Phases(),
-		Workloads: views, Timelines: recorded.record(podsOf(snapshots, views), changes, now), Notes: notes,
+		Workloads: views, Timelines: recorded.record(podsByView(snapshots, views), changes, now), Notes: notes,
 	}
 	if lost := watch.Lost(); lost != nil {
 		state.Stale = lost.Error()

@@ -45,13 +45,13 @@ type State struct {
 	Notes []string `json:"notes"`
 }
 
-// viewsOf returns the views of the workloads in snapshots that PodOps controls, and notes about the rest.
-func viewsOf(snapshots []*clusterstate.Snapshot, now time.Time) (views []rolloutview.View, notes []string) {
+// buildViews returns the views of the workloads in snapshots that PodOps controls, and notes about the rest.
+func buildViews(snapshots []*clusterstate.Snapshot, now time.Time) (views []rolloutview.View, notes []string) {
 	for _, snapshot := range snapshots {
 		for _, resource := range snapshot.Unreadable {
 			notes = append(notes, fmt.Sprintf("%s of namespace %s are left out: %s", resource.Resource, snapshot.Namespace, resource.Reason))
 		}
-		for _, workload := range workloadsOf(snapshot) {
+		for _, workload := range listWorkloads(snapshot) {
 			view := rolloutview.Of(snapshot, workload, now)
 			view.Notes = nil // all views of a namespace have the same
 			views = append(views, view)
@@ -63,8 +63,8 @@ func viewsOf(snapshots []*clusterstate.Snapshot, now time.Time) (views []rollout
 	return bounded(views, notes)
 }
 
-// podsOf returns the pods of views, by "<Kind>/<namespace>/<name>" of their workloads.
-func podsOf(snapshots []*clusterstate.Snapshot, views []rolloutview.View) map[string][]*corev1.Pod {
+// podsByView returns the pods of views, by "<Kind>/<namespace>/<name>" of their workloads.
+func podsByView(snapshots []*clusterstate.Snapshot, views []rolloutview.View) map[string][]*corev1.Pod {
 	read := map[string]*clusterstate.Snapshot{}
 	for _, snapshot := range snapshots {
 		read[snapshot.Namespace] = snapshot
@@ -112,9 +112,9 @@ func urgency(view rolloutview.View) int {
 	return slices.Index([]rolloutview.State{rolloutview.StateWithheld, rolloutview.StateProgressing, rolloutview.StateComplete}, view.State)
 }
 
-// workloadsOf returns the workloads of a namespace with pods that PodOps controls, or with a template of such
+// listWorkloads returns the workloads of a namespace with pods that PodOps controls, or with a template of such
 // pods. A ReplicaSet of a Deployment is part of the Deployment.
-func workloadsOf(snapshot *clusterstate.Snapshot) []metav1.Object {
+func listWorkloads(snapshot *clusterstate.Snapshot) []metav1.Object {
 	controlled := map[any]bool{}
 	for _, pod := range snapshot.Pods {
 		if owner := metav1.GetControllerOf(pod); owner != nil && appsv1alpha1.IsControlled(pod.Labels) {

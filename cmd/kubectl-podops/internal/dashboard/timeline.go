@@ -62,7 +62,7 @@ func (h *history) record(workloads map[string][]*corev1.Pod, changes []timeline.
 		recorder.Forget(from)
 		result[key] = []Track{}
 		for _, pod := range recorder.Pods() {
-			if track := trackOf(pod.Between(from, now)); len(track.Spans) > 0 {
+			if track := newTrack(pod.Between(from, now)); len(track.Spans) > 0 {
 				result[key] = append(result[key], track)
 			}
 		}
@@ -71,8 +71,8 @@ func (h *history) record(workloads map[string][]*corev1.Pod, changes []timeline.
 	return result
 }
 
-// trackOf returns the track of a pod.
-func trackOf(pod timeline.Pod) Track {
+// newTrack returns the track of a pod.
+func newTrack(pod timeline.Pod) Track {
 	track := Track{UID: pod.UID, Name: pod.Name}
 	spans := pod.Spans[max(0, len(pod.Spans)-maxSpans):]
 	for i, span := range spans {

@@ -92,14 +92,14 @@ func read(ctx context.Context, r reader, expected doctor.Installation, managerNa
 			if ctx.Err() != nil {
 				return doctor.Snapshot{}, fmt.Errorf("reading %s: %w", step.source, err)
 			}
-			r.snapshot.Unread[step.source] = reasonOf(err)
+			r.snapshot.Unread[step.source] = errorReason(err)
 		}
 	}
 	return *r.snapshot, nil
 }
 
-// reasonOf returns the error of an API server in a few words.
-func reasonOf(err error) string {
+// errorReason returns the error of an API server in a few words.
+func errorReason(err error) string {
 	if meta.IsNoMatchError(err) {
 		return "the API server has no such kind: the CustomResourceDefinition is missing"
 	}
@@ -292,7 +292,7 @@ func (r reader) workloads(ctx context.Context) error {
 // ruleSecrets reads the Secrets that webhook rules name, and no other.
 func (r reader) ruleSecrets(ctx context.Context) error {
 	seen := map[types.NamespacedName]bool{}
-	for _, name := range doctor.SecretsOf(r.snapshot.Rules) {
+	for _, name := range doctor.ReferencedSecrets(r.snapshot.Rules) {
 		if seen[name] {
 			continue
 		}

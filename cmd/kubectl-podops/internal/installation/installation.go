@@ -98,7 +98,7 @@ func Build(options Options) ([]*unstructured.Unstructured, error) {
 		return nil, fmt.Errorf("copying the manifests: %w", err)
 	}
 	options.Image = cmp.Or(options.Image, releaseImage)
-	overlay, err := yaml.Marshal(overlayOf(options))
+	overlay, err := yaml.Marshal(buildOverlay(options))
 	if err != nil {
 		return nil, fmt.Errorf("encoding the kustomization: %w", err)
 	}
@@ -119,7 +119,7 @@ func Build(options Options) ([]*unstructured.Unstructured, error) {
 		if err := object.UnmarshalJSON(encoded); err != nil {
 			return nil, fmt.Errorf("decoding %s: %w", resource.CurId(), err)
 		}
-		if err := setVersion(object, versionOf(options.Image)); err != nil {
+		if err := setVersion(object, imageVersion(options.Image)); err != nil {
 			return nil, err
 		}
 		objects = append(objects, object)
@@ -128,7 +128,7 @@ func Build(options Options) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-func overlayOf(options Options) types.Kustomization {
+func buildOverlay(options Options) types.Kustomization {
 	overlay := types.Kustomization{
 		TypeMeta:  types.TypeMeta{APIVersion: types.KustomizationVersion, Kind: types.KustomizationKind},
 		Resources: []string{"../default"},
@@ -140,7 +140,7 @@ func overlayOf(options Options) types.Kustomization {
 		overlay.Components = append(overlay.Components, path.Join("..", componentsFolder, name))
 	}
 	if options.Image != "" {
-		overlay.Images = []types.Image{imageOf(options.Image)}
+		overlay.Images = []types.Image{parseImage(options.Image)}
 	}
 	return overlay
 }
@@ -158,9 +158,9 @@ func setVersion(object *unstructured.Unstructured, version string) error {
 	return nil
 }
 
-// versionOf returns the tag of an image, which is also valid as a label. An image without a tag is of an
+// imageVersion returns the tag of an image, which is also valid as a label. An image without a tag is of an
 // unknown version, as is that of config/manager.
-func versionOf(image string) string {
+func imageVersion(image string) string {
 	if image == "" {
 		return ""
 	}
@@ -172,8 +172,8 @@ func versionOf(image string) string {
 	return tag
 }
 
-// imageOf splits a reference into the parts that kustomize sets.
-func imageOf(reference string) types.Image {
+// parseImage splits a reference into the parts that kustomize sets.
+func parseImage(reference string) types.Image {
 	image := types.Image{Name: imageName}
 	if name, digest, ok := strings.Cut(reference, "@"); ok {
 		image.NewName, image.Digest = name, digest

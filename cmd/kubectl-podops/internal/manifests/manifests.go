@@ -54,12 +54,12 @@ func (d Document) Place() string { return fmt.Sprintf("%s:%d", d.File, d.Line) }
 func Read(stdin io.Reader, scheme *runtime.Scheme, paths ...string) ([]Document, error) {
 	var documents []Document
 	for _, path := range paths {
-		files, err := filesOf(path)
+		files, err := listFiles(path)
 		if err != nil {
 			return nil, err
 		}
 		for _, file := range files {
-			content, err := contentOf(stdin, file)
+			content, err := readContent(stdin, file)
 			if err != nil {
 				return nil, err
 			}
@@ -78,8 +78,8 @@ func IsData(file string) bool {
 	return slices.Contains([]string{"data.json", "data.yaml", "data.yml"}, filepath.Base(file))
 }
 
-// filesOf returns a file itself, and the files of a folder and its subfolders by name, without data files.
-func filesOf(path string) ([]string, error) {
+// listFiles returns a file itself, and the files of a folder and its subfolders by name, without data files.
+func listFiles(path string) ([]string, error) {
 	if path == Stdin {
 		return []string{path}, nil
 	}
@@ -97,7 +97,7 @@ func filesOf(path string) ([]string, error) {
 	return files, err
 }
 
-func contentOf(stdin io.Reader, file string) ([]byte, error) {
+func readContent(stdin io.Reader, file string) ([]byte, error) {
 	from := stdin
 	if file != Stdin {
 		opened, err := os.Open(file) //nolint:gosec // The user of the command names the file.
@@ -133,7 +133,7 @@ func Parse(scheme *runtime.Scheme, file string, content []byte) ([]Document, err
 		if len(node.Content) == 0 || node.Content[0].Kind != yamlv3.MappingNode {
 			continue // an empty document
 		}
-		read, err := documentsOf(scheme, file, node.Content[0])
+		read, err := splitDocuments(scheme, file, node.Content[0])
 		if err != nil {
 			return nil, err
 		}
@@ -141,8 +141,8 @@ func Parse(scheme *runtime.Scheme, file string, content []byte) ([]Document, err
 	}
 }
 
-// documentsOf returns the document of a node, or the items of a list.
-func documentsOf(scheme *runtime.Scheme, file string, node *yamlv3.Node) ([]Document, error) {
+// splitDocuments returns the document of a node, or the items of a list.
+func splitDocuments(scheme *runtime.Scheme, file string, node *yamlv3.Node) ([]Document, error) {
 	d := Document{File: file, Line: node.Line, node: node}
 	text, err := yamlv3.Marshal(node)
 	if err != nil {
@@ -159,7 +159,7 @@ func documentsOf(scheme *runtime.Scheme, file string, node *yamlv3.Node) ([]Docu
 	if items := child(node, "items"); items != nil && strings.HasSuffix(kind.Kind, "List") {
 		var all []Document
 		for _, item := range items.Content {
-			read, err := documentsOf(scheme, file, item)
+			read, err := splitDocuments(scheme, file, item)
 			if err != nil {
 				return nil, err
 			}
@@ -180,9 +180,9 @@ func documentsOf(scheme *runtime.Scheme, file string, node *yamlv3.Node) ([]Docu
 	return []Document{d}, nil
 }
 
-// LineOf returns the line of a field such as "spec.rules[0].rego", or of its nearest parent that is in
+// LineAt returns the line of a field such as "spec.rules[0].rego", or of its nearest parent that is in
 // the document.
-func (d Document) LineOf(path string) int {
+func (d Document) LineAt(path string) int {
 	line, node := d.Line, d.node
 	for _, part := range Split(path) {
 		key, value := find(node, part)

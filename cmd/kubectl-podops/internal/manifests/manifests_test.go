@@ -68,7 +68,7 @@ func TestLineOfReturnsTheLineOfTheNearestField(t *testing.T) {
 		"spec.rules[1].rego.policyRef.nm": 21,
 		"metadata.name":                   16,
 	} {
-		if got := rule.LineOf(path); got != want {
+		if got := rule.LineAt(path); got != want {
 			t.Errorf("%q: got line %d, want %d", path, got, want)
 		}
 	}

@@ -29,7 +29,7 @@ func (d Decision) IsEmpty() bool { return d.Change.IsEmpty() && len(d.Finalizers
 // protection finalizer is removed with PodOps. Decide does not modify the pod. With the Decision
 // applied, the next Decision is empty.
 func Decide(pod *corev1.Pod, goes func(finalizer string) bool, now time.Time) Decision {
-	facts := lifecycle.FactsOf(pod)
+	facts := lifecycle.NewPodFacts(pod)
 	facts.Labels = maps.Clone(pod.Labels)
 	delete(facts.Labels, appsv1alpha1.ControlLabelKey)
 	decision := Decision{Change: lifecycle.Advance(facts, lifecycle.Permits{}, lifecycle.Options{}, now)}

@@ -129,7 +129,7 @@ func runSuites(ctx context.Context, modules modules, documents []manifests.Docum
 		if document.Kind.Kind != suiteKind {
 			continue
 		}
-		read, err := suiteOf(document)
+		read, err := parseSuite(document)
 		if err != nil {
 			return nil, err
 		}

@@ -142,8 +142,8 @@ type expectation struct {
 // day.
 func defaultNow() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// suiteOf returns the suite of a document.
-func suiteOf(document manifests.Document) (suite, error) {
+// parseSuite returns the suite of a document.
+func parseSuite(document manifests.Document) (suite, error) {
 	var read suite
 	if err := yaml.UnmarshalStrict(document.JSON, &read); err != nil {
 		return read, fmt.Errorf("%s: %s", document.Place(), strings.TrimPrefix(err.Error(), "error unmarshaling JSON: "))
@@ -167,7 +167,7 @@ func (s suite) run(ctx context.Context, modules modules, document manifests.Docu
 	var results []result
 	var inputs []testInput
 	for i, test := range s.Tests {
-		made := result{Suite: cmp.Or(s.Name, document.File), Name: test.Name, File: document.File, Line: document.LineOf(fmt.Sprintf("tests[%d]", i))}
+		made := result{Suite: cmp.Or(s.Name, document.File), Name: test.Name, File: document.File, Line: document.LineAt(fmt.Sprintf("tests[%d]", i))}
 		if !selected(made.Suite + "/" + made.Name) {
 			continue
 		}

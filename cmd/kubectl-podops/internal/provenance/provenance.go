@@ -51,7 +51,7 @@ func Verify(signed, key []byte) (Statement, error) {
 	if e.PayloadType != payloadType {
 		return Statement{}, fmt.Errorf("the envelope contains %q, want %q", e.PayloadType, payloadType)
 	}
-	verify, err := verifierOf(key)
+	verify, err := newVerifier(key)
 	if err != nil {
 		return Statement{}, err
 	}
@@ -73,8 +73,8 @@ func Verify(signed, key []byte) (Statement, error) {
 	return statement, nil
 }
 
-// verifierOf returns the verification of signatures by a key.
-func verifierOf(key []byte) (func(message, signature []byte) bool, error) {
+// newVerifier returns the verification of signatures by a key.
+func newVerifier(key []byte) (func(message, signature []byte) bool, error) {
 	block, _ := pem.Decode(key)
 	if block == nil {
 		return nil, errors.New("the key is no public key in PEM")

@@ -78,7 +78,7 @@ func (c *Client) conflict(ctx context.Context, pod Pod, conflict error) Answer {
 	case live == nil:
 		return Answer{Kind: Absent}
 	default:
-		return Answer{Kind: Unavailable, Reason: reasonOf(conflict)}
+		return Answer{Kind: Unavailable, Reason: errorReason(conflict)}
 	}
 }
 
@@ -131,7 +131,7 @@ func newAnswer(ctx context.Context, err error) Answer {
 	if err == nil {
 		return Answer{Kind: Admitted}
 	}
-	answer := Answer{Kind: Refused, Reason: reasonOf(err)}
+	answer := Answer{Kind: Refused, Reason: errorReason(err)}
 	seconds, _ := apierrors.SuggestsClientDelay(err)
 	var status apierrors.APIStatus
 	switch {
@@ -147,8 +147,8 @@ func newAnswer(ctx context.Context, err error) Answer {
 	return answer
 }
 
-// reasonOf returns the causes that an error names, or else its message without the name of the webhook.
-func reasonOf(err error) string {
+// errorReason returns the causes that an error names, or else its message without the name of the webhook.
+func errorReason(err error) string {
 	reason := err.Error()
 	if _, denied, ok := strings.Cut(reason, " denied the request: "); ok {
 		reason = denied

@@ -124,7 +124,7 @@ func (v *verb) rendered(ctx context.Context, engine *opa.Engine, documents []man
 			id.Namespace = v.namespace
 		}
 		for _, entry := range object.Spec.Rules {
-			module, err := evaluation.ModuleOf(ctx, engine, id, entry, shared)
+			module, err := evaluation.NewModule(ctx, engine, id, entry, shared)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", document.Place(), err)
 			}

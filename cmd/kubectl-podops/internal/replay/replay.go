@@ -163,7 +163,7 @@ func (v *verb) modules(ctx context.Context, engine *opa.Engine) (map[string]spec
 		}
 		id := types.NamespacedName{Namespace: cmp.Or(object.Namespace, v.namespace), Name: object.Name}
 		for _, entry := range object.Spec.Rules {
-			module, err := evaluation.ModuleOf(ctx, engine, id, entry, shared)
+			module, err := evaluation.NewModule(ctx, engine, id, entry, shared)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", document.Place(), err)
 			}

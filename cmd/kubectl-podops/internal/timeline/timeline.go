@@ -156,27 +156,27 @@ func (v *verb) history(ctx context.Context, namespace string) (timeline.Timeline
 		return timeline.Timeline{}, cluster.NotFound(snapshot, v.target)
 	}
 	pods := rolloutview.Of(snapshot, object, v.env.Now()).PodsIn(snapshot)
-	shown := timeline.New(v.title(namespace), timeline.History(pods, eventsOf(snapshot, object, pods), revisionOf), v.from(), v.env.Now())
+	shown := timeline.New(v.title(namespace), timeline.History(pods, selectEvents(snapshot, object, pods), podRevision), v.from(), v.env.Now())
 	if snapshot.CannotRead("events") {
 		shown.Notes = append(shown.Notes, "events are left out, and with them the phases of operations that are over")
 	}
 	return shown, nil
 }
 
-// eventsOf returns the events of the pods of an object. Pods that are gone belong to it if they have the
+// selectEvents returns the events of the pods of an object. Pods that are gone belong to it if they have the
 // name of one of its ReplicaSets.
-func eventsOf(snapshot *clusterstate.Snapshot, object metav1.Object, pods []*corev1.Pod) []*corev1.Event {
+func selectEvents(snapshot *clusterstate.Snapshot, object metav1.Object, pods []*corev1.Pod) []*corev1.Event {
 	here := map[types.UID]bool{}
 	for _, pod := range pods {
 		here[pod.UID] = true
 	}
 	prefixes := map[string]bool{object.GetName(): true}
-	for _, set := range snapshot.ReplicaSetsOf(object.GetUID()) {
+	for _, set := range snapshot.ReplicaSetsOwnedBy(object.GetUID()) {
 		prefixes[set.Name] = true
 	}
 	var events []*corev1.Event
 	for _, event := range snapshot.Events {
-		if here[event.InvolvedObject.UID] || isGone(snapshot, event) && prefixes[timeline.OwnerOf(event.InvolvedObject.Name)] {
+		if here[event.InvolvedObject.UID] || isGone(snapshot, event) && prefixes[timeline.OwnerName(event.InvolvedObject.Name)] {
 			events = append(events, event)
 		}
 	}
@@ -188,7 +188,7 @@ func isGone(snapshot *clusterstate.Snapshot, event *corev1.Event) bool {
 	return pod == nil || pod.UID != event.InvolvedObject.UID
 }
 
-func revisionOf(pod *corev1.Pod) string {
+func podRevision(pod *corev1.Pod) string {
 	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil {
 		return controller.Name
 	}
@@ -260,10 +260,10 @@ func (v *verb) observe(recorder *timeline.Recorder, snapshot *clusterstate.Snaps
 		if len(recorder.Pods()) == 0 {
 			return false, cluster.NotFound(snapshot, v.target)
 		}
-		return recorder.Follow(nil, changes, revisionOf, now), nil
+		return recorder.Follow(nil, changes, podRevision, now), nil
 	}
 	view := rolloutview.Of(snapshot, object, now)
-	complete := recorder.Follow(view.PodsIn(snapshot), changes, revisionOf, now)
+	complete := recorder.Follow(view.PodsIn(snapshot), changes, podRevision, now)
 	return complete && view.Done(), nil
 }
 

@@ -181,11 +181,11 @@ func do(ctx context.Context, c client.Client, pod *corev1.Pod, plan doctor.Plan,
 	for _, step := range plan.Steps {
 		unstuck.Changes = append(unstuck.Changes, step.Change)
 	}
-	patch, err := patchOf(pod, plan, unstuck)
+	patch, err := buildPatch(pod, plan, unstuck)
 	if err != nil {
 		return err
 	}
-	if err := c.Create(ctx, eventOf(pod, unstuck)); err != nil {
+	if err := c.Create(ctx, newEvent(pod, unstuck)); err != nil {
 		return fmt.Errorf("recording the event, without which nothing is changed: %w", err)
 	}
 	if err := c.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch)); err != nil {
@@ -194,8 +194,8 @@ func do(ctx context.Context, c client.Client, pod *corev1.Pod, plan doctor.Plan,
 	return nil
 }
 
-// patchOf returns the change of a pod in the version that was read.
-func patchOf(pod *corev1.Pod, plan doctor.Plan, unstuck appsv1alpha1.Unstuck) ([]byte, error) {
+// buildPatch returns the change of a pod in the version that was read.
+func buildPatch(pod *corev1.Pod, plan doctor.Plan, unstuck appsv1alpha1.Unstuck) ([]byte, error) {
 	record, err := json.Marshal(unstuck)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the annotation: %w", err)
@@ -216,7 +216,7 @@ func patchOf(pod *corev1.Pod, plan doctor.Plan, unstuck appsv1alpha1.Unstuck) ([
 	return patch, nil
 }
 
-func eventOf(pod *corev1.Pod, unstuck appsv1alpha1.Unstuck) *eventsv1.Event {
+func newEvent(pod *corev1.Pod, unstuck appsv1alpha1.Unstuck) *eventsv1.Event {
 	return &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: pod.Namespace, GenerateName: pod.Name + ".unstick-"},
 		EventTime:           metav1.NewMicroTime(unstuck.At.Time),

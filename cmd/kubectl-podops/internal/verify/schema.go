@@ -49,7 +49,7 @@ func schemas() (map[string]schema, error) {
 		if err := yaml.Unmarshal(text, &definition); err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
-		made, err := schemaOf(definition)
+		made, err := definitionSchema(definition)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
@@ -58,7 +58,7 @@ func schemas() (map[string]schema, error) {
 	return all, nil
 }
 
-func schemaOf(definition apiextensionsv1.CustomResourceDefinition) (schema, error) {
+func definitionSchema(definition apiextensionsv1.CustomResourceDefinition) (schema, error) {
 	internal := apiextensions.JSONSchemaProps{}
 	external := definition.Spec.Versions[0].Schema.OpenAPIV3Schema
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(external, &internal, nil); err != nil {

@@ -67,7 +67,7 @@ func (v *verification) run(ctx context.Context) ([]finding, error) {
 		return nil, err
 	}
 	for _, err := range errs {
-		v.add(idOf(err.Field, "schema"), err.Field, err.ErrorBody())
+		v.add(findingID(err.Field, "schema"), err.Field, err.ErrorBody())
 	}
 	if len(errs) > 0 {
 		return v.findings, nil
@@ -207,7 +207,7 @@ func (v *verification) addAbsent(at string, found absence.Finding) {
 // addAnswer adds the findings of the webhooks.
 func (v *verification) addAnswer(answer admission.Answer) {
 	for _, cause := range answer.Causes {
-		v.add(idOf(cause.Field, "invalid-field"), cause.Field, cause.Message)
+		v.add(findingID(cause.Field, "invalid-field"), cause.Field, cause.Message)
 	}
 	if answer.Denied != "" {
 		v.add("invalid-field", "", answer.Denied)
@@ -232,8 +232,8 @@ func (v *verification) addAnswer(answer admission.Answer) {
 	}
 }
 
-// idOf returns the id of a denial of a field.
-func idOf(field, otherwise string) string {
+// findingID returns the id of a denial of a field.
+func findingID(field, otherwise string) string {
 	switch {
 	case field == "spec.selector":
 		return "empty-selector"
@@ -274,7 +274,7 @@ func (v *verification) add(id, field, message string) {
 		known = catalogue()["invalid-field"]
 	}
 	v.findings = append(v.findings, finding{
-		ID: id, Level: known.Level, File: v.document.File, Line: v.document.LineOf(field), Field: field, Message: message, Fix: known.Fix,
+		ID: id, Level: known.Level, File: v.document.File, Line: v.document.LineAt(field), Field: field, Message: message, Fix: known.Fix,
 		Object: v.document.Kind.Kind + "/" + cmp.Or(v.document.Object.GetName(), "(no name)"),
 	})
 }

@@ -178,7 +178,7 @@ func (r row) server() (Server, error) {
 	}
 	server := Server{
 		Name:     r["srv_name"],
-		State:    stateOf(numbers["srv_admin_state"]),
+		State:    adminState(numbers["srv_admin_state"]),
 		Weight:   numbers["srv_uweight"],
 		Running:  numbers["srv_op_state"] == opRunning,
 		HasCheck: numbers["srv_check_state"]&checkHas != 0,
@@ -192,7 +192,7 @@ func (r row) server() (Server, error) {
 	return server, nil
 }
 
-func stateOf(admin int) State {
+func adminState(admin int) State {
 	switch {
 	case admin&adminMaint != 0:
 		return StateMaint

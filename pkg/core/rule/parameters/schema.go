@@ -48,7 +48,7 @@ func Parse(declared *appsv1alpha1.PolicyParameters, path *field.Path) (*Schema, 
 	if walk.schema(document, path, 1); len(walk.errs) > 0 {
 		return nil, first(walk.errs, path)
 	}
-	structural, errs := structuralOf(raw, path)
+	structural, errs := parseStructural(raw, path)
 	if len(errs) > 0 {
 		return nil, first(errs, path)
 	}
@@ -68,10 +68,10 @@ func first(errs field.ErrorList, path *field.Path) field.ErrorList {
 }
 
 func newSchema(structural *structuralschema.Structural, nodes int) *Schema {
-	return &Schema{structural: structural, validator: validatorOf(structural), nodes: nodes}
+	return &Schema{structural: structural, validator: newValidator(structural), nodes: nodes}
 }
 
-func validatorOf(structural *structuralschema.Structural) *validate.SchemaValidator {
+func newValidator(structural *structuralschema.Structural) *validate.SchemaValidator {
 	openAPI := structural.ToKubeOpenAPI()
 	typeIntOrString(openAPI)
 	return validate.NewSchemaValidator(openAPI, nil, "", strfmt.Default)
@@ -98,8 +98,8 @@ func typeIntOrString(schema *spec.Schema) {
 	}
 }
 
-// structuralOf checks the rules of structural schemas with the library that CRDs are checked with.
-func structuralOf(raw []byte, path *field.Path) (*structuralschema.Structural, field.ErrorList) {
+// parseStructural checks the rules of structural schemas with the library that CRDs are checked with.
+func parseStructural(raw []byte, path *field.Path) (*structuralschema.Structural, field.ErrorList) {
 	var external apiextensionsv1.JSONSchemaProps
 	if err := json.Unmarshal(raw, &external); err != nil {
 		return nil, field.ErrorList{field.Invalid(path, "", fmt.Sprintf("is not a schema: %v", err))}
@@ -121,7 +121,7 @@ func structuralOf(raw []byte, path *field.Path) (*structuralschema.Structural, f
 
 // subschema returns the schema of a node.
 func (s *Schema) subschema(node *structuralschema.Structural) *Schema {
-	return &Schema{structural: node, validator: validatorOf(node), nodes: s.nodes}
+	return &Schema{structural: node, validator: newValidator(node), nodes: s.nodes}
 }
 
 // checkDefaults validates every default against the schema at its place, so that filling it in

@@ -32,7 +32,7 @@ func Module(module spec.Module) (string, error) {
 	evaluated, shared := fmt.Sprintf("data.podops.rules.%s.decision(input, input.rule)", library), "of this kind"
 	if module.Custom != nil {
 		evaluated, shared = fmt.Sprintf("data.podops.rules.%s.decision(input, input.rule, %q)", library, module.Custom.Entry), "with the same data.rule"
-		if arguments, err = argumentsOf(*module.Custom); err != nil {
+		if arguments, err = renderArguments(*module.Custom); err != nil {
 			return "", err
 		}
 		call = fmt.Sprintf("answer if {\n\tanswer := %s.decision(input, parameters, %q) with input.parameters as arguments\n}",
@@ -67,8 +67,8 @@ decision := %s
 		module.Kind, evaluated, shared, "podops.compiled["+name+"]", library, document, arguments, call), nil
 }
 
-// argumentsOf returns the part of the source that passes the parameters to the user's module.
-func argumentsOf(custom spec.Custom) (string, error) {
+// renderArguments returns the part of the source that passes the parameters to the user's module.
+func renderArguments(custom spec.Custom) (string, error) {
 	// The parameters are decoded, so that neither whitespace nor the order of keys makes another
 	// module.
 	decoder := json.NewDecoder(bytes.NewReader(custom.Parameters))

@@ -31,9 +31,9 @@ type bound struct {
 	Percent *int `json:"percent,omitempty"`
 }
 
-// parametersOf returns the parameters of a valid rule. The service of a webhook and the body of its
+// ruleParameters returns the parameters of a valid rule. The service of a webhook and the body of its
 // calls are not among them: no Rego reads them.
-func parametersOf(rule appsv1alpha1.TransitionRule) parameters {
+func ruleParameters(rule appsv1alpha1.TransitionRule) parameters {
 	found := parameters{
 		Name:        rule.Name,
 		Stage:       rule.Stage,
@@ -48,8 +48,8 @@ func parametersOf(rule appsv1alpha1.TransitionRule) parameters {
 		found.Requires = rule.LabelCheck.Requires
 	}
 	if rule.AvailablePolicy != nil {
-		found.MaxUnavailable = boundOf(rule.AvailablePolicy.MaxUnavailableValue)
-		found.MinAvailable = boundOf(rule.AvailablePolicy.MinAvailableValue)
+		found.MaxUnavailable = parseBound(rule.AvailablePolicy.MaxUnavailableValue)
+		found.MinAvailable = parseBound(rule.AvailablePolicy.MinAvailableValue)
 	}
 	if rule.Webhook != nil {
 		found.FailurePolicy = rule.Webhook.FailurePolicy
@@ -62,12 +62,12 @@ func isEmpty(selector *metav1.LabelSelector) bool {
 	return selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
 }
 
-// boundOf returns a valid value as a bound; nil if the value is unset.
-func boundOf(value *intstr.IntOrString) *bound {
+// parseBound returns a valid value as a bound; nil if the value is unset.
+func parseBound(value *intstr.IntOrString) *bound {
 	if value == nil {
 		return nil
 	}
-	if percent, ok := percentOf(*value); ok && percent > 0 {
+	if percent, ok := parsePercent(*value); ok && percent > 0 {
 		return &bound{Percent: &percent}
 	}
 	count := 0 // also for "0%": a percentage is never rounded to 0
@@ -77,8 +77,8 @@ func boundOf(value *intstr.IntOrString) *bound {
 	return &bound{Count: &count}
 }
 
-// percentOf parses "25%", and only that: a whole number and a percent sign.
-func percentOf(value intstr.IntOrString) (int, bool) {
+// parsePercent parses "25%", and only that: a whole number and a percent sign.
+func parsePercent(value intstr.IntOrString) (int, bool) {
 	digits, found := strings.CutSuffix(value.StrVal, "%")
 	if value.Type != intstr.String || !found || strings.Trim(digits, "0123456789") != "" {
 		return 0, false

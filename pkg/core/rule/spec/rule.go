@@ -79,7 +79,7 @@ func Rule(object types.NamespacedName, entry appsv1alpha1.TransitionRule, custom
 
 	module := Module{
 		ID:          rule.RuleID{Ruleset: object, Rule: normalized.Name},
-		Kind:        kindsOf(*normalized)[0],
+		Kind:        listKinds(*normalized)[0],
 		Stage:       normalized.Stage,
 		Enforcement: normalized.Enforcement,
 	}
@@ -93,15 +93,15 @@ func Rule(object types.NamespacedName, entry appsv1alpha1.TransitionRule, custom
 		module.Custom = custom
 	}
 	var err error
-	if module.Literal, err = json.Marshal(parametersOf(*normalized)); err != nil {
+	if module.Literal, err = json.Marshal(ruleParameters(*normalized)); err != nil {
 		return Module{}, fmt.Errorf("compiling rule %q: %w", entry.Name, err)
 	}
 	return module, nil
 }
 
-// kindsOf returns the kinds of check that a rule sets, in a fixed order; a valid rule has exactly
+// listKinds returns the kinds of check that a rule sets, in a fixed order; a valid rule has exactly
 // one.
-func kindsOf(entry appsv1alpha1.TransitionRule) []rule.Kind {
+func listKinds(entry appsv1alpha1.TransitionRule) []rule.Kind {
 	kinds := []rule.Kind{}
 	for _, kind := range []struct {
 		name rule.Kind

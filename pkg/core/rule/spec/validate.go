@@ -61,7 +61,7 @@ func validateEnum[T ~string](value T, path *field.Path, allowed ...T) field.Erro
 }
 
 func validateKinds(rule appsv1alpha1.TransitionRule, path *field.Path) field.ErrorList {
-	kinds := kindsOf(rule)
+	kinds := listKinds(rule)
 	if len(kinds) == 0 {
 		return field.ErrorList{field.Required(path,
 			"a rule must have exactly one of availablePolicy, labelCheck, webhook or rego")}
@@ -143,7 +143,7 @@ func validateBound(value *intstr.IntOrString, path *field.Path) field.ErrorList 
 	if value == nil {
 		return nil
 	}
-	percent, isPercent := percentOf(*value)
+	percent, isPercent := parsePercent(*value)
 	if isPercent && percent <= 100 && value.StrVal == fmt.Sprintf("%d%%", percent) {
 		return nil
 	}

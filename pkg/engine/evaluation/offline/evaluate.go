@@ -71,7 +71,7 @@ func evaluateNamespace(ctx context.Context, objects Objects, namespace string, o
 	waits := map[string]bool{}
 	for _, request := range view.Waiting {
 		waits[request.Pod.Name] = true
-		verdicts = append(verdicts, verdictOf(outcome, request))
+		verdicts = append(verdicts, newVerdict(outcome, request))
 	}
 	for _, pod := range objects.Pods {
 		if pod.Namespace == namespace && !waits[pod.Name] {
@@ -190,7 +190,7 @@ type RuleVerdict struct {
 	NeedsService bool `json:"needsService,omitempty"`
 }
 
-func verdictOf(outcome evaluation.Outcome, request rule.Request) Verdict {
+func newVerdict(outcome evaluation.Outcome, request rule.Request) Verdict {
 	verdict := Verdict{
 		Namespace: request.Pod.Namespace, Pod: request.Pod.Name, Stage: request.Stage, ID: request.ID, Operation: request.Type, State: Withheld,
 	}

@@ -45,11 +45,11 @@ func (o *Objects) Add(object metav1.Object, namespace string) bool {
 	case *policyv1.PodDisruptionBudget:
 		o.Budgets = append(o.Budgets, completed(given.DeepCopy(), "PodDisruptionBudget", namespace))
 	default:
-		owner, counts := podindex.OwnerOf(object)
+		owner, counts := podindex.NewOwner(object)
 		if !counts {
 			return false
 		}
-		owner.Namespace, owner.UID = cmp.Or(owner.Namespace, namespace), cmp.Or(owner.UID, uidOf(owner.Kind, cmp.Or(owner.Namespace, namespace), owner.Name))
+		owner.Namespace, owner.UID = cmp.Or(owner.Namespace, namespace), cmp.Or(owner.UID, derivedUID(owner.Kind, cmp.Or(owner.Namespace, namespace), owner.Name))
 		o.Owners = append(o.Owners, owner)
 	}
 	return true
@@ -61,7 +61,7 @@ func completed[T metav1.Object](object T, kind, namespace string) T {
 		object.SetNamespace(namespace)
 	}
 	if object.GetUID() == "" {
-		object.SetUID(uidOf(kind, object.GetNamespace(), object.GetName()))
+		object.SetUID(derivedUID(kind, object.GetNamespace(), object.GetName()))
 	}
 	if object.GetGeneration() == 0 {
 		object.SetGeneration(1)
@@ -72,7 +72,7 @@ func completed[T metav1.Object](object T, kind, namespace string) T {
 	return object
 }
 
-func uidOf(kind, namespace, name string) types.UID {
+func derivedUID(kind, namespace, name string) types.UID {
 	return types.UID(strings.ToLower(kind) + "-" + namespace + "-" + name)
 }
 
@@ -118,7 +118,7 @@ func (o *Objects) index(now time.Time) (*podindex.Index, error) {
 		index.SetOwner(owner)
 	}
 	for _, budget := range o.Budgets {
-		index.SetDisruptionBudget(podindex.DisruptionBudgetOf(budget))
+		index.SetDisruptionBudget(podindex.NewDisruptionBudget(budget))
 	}
 	for _, node := range o.Nodes {
 		index.SetNode(node.Name, podindex.NewNode(node))

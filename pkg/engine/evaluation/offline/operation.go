@@ -29,7 +29,7 @@ type Operation struct {
 }
 
 // Waits reports whether a lifecycle of a pod waits for rules.
-func Waits(pod *corev1.Pod) bool { return len(lifecycle.WaitingIDs(lifecycle.FactsOf(pod))) > 0 }
+func Waits(pod *corev1.Pod) bool { return len(lifecycle.WaitingIDs(lifecycle.NewPodFacts(pod))) > 0 }
 
 // MayBegin reports whether an operation on the pod would wait for rules: the pod is under PodOps, and neither
 // terminates nor has finished.
@@ -50,11 +50,11 @@ func Begin(pod *corev1.Pod, operation Operation) (*corev1.Pod, error) {
 		postCheck(waiting, id, operation)
 		return waiting, nil
 	}
-	before := lifecycle.FactsOf(waiting)
+	before := lifecycle.NewPodFacts(waiting)
 	requested := waiting.DeepCopy()
 	setLabel(requested, appsv1alpha1.OperatingLabelPrefix+"/"+id, strconv.FormatInt(operation.At.UnixNano(), 10))
 	setLabel(requested, appsv1alpha1.OperationTypeLabelPrefix+"/"+id, operation.Type)
-	admitted := lifecycle.AdmitUpdate(before, lifecycle.FactsOf(requested), true, lifecycle.Options{}, operation.At)
+	admitted := lifecycle.AdmitUpdate(before, lifecycle.NewPodFacts(requested), true, lifecycle.Options{}, operation.At)
 	if len(admitted.Denials) > 0 {
 		return nil, fmt.Errorf("pod %s: admission denies the operation: %s", pod.Name, lifecycle.DenialText(admitted.Denials))
 	}
@@ -69,7 +69,7 @@ func Permit(pod *corev1.Pod, operation Operation) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	facts := lifecycle.FactsOf(waiting)
+	facts := lifecycle.NewPodFacts(waiting)
 	attempts := map[string]string{}
 	for _, one := range lifecycle.WaitingIDs(facts) {
 		attempts[one.ID] = one.Attempt

@@ -96,7 +96,7 @@ func Run(ctx context.Context, files map[string]string, data map[string]any, filt
 	var all []Result
 	traced := false
 	for result := range results {
-		all = append(all, resultOf(result))
+		all = append(all, newResult(result))
 		traced = traced || isTraced(result)
 	}
 	if traced {
@@ -106,7 +106,7 @@ func Run(ctx context.Context, files map[string]string, data map[string]any, filt
 	}
 	slices.SortFunc(all, func(a, b Result) int { return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Row, b.Row)) })
 	slices.SortStableFunc(tracer.inputs, func(a, b Input) int { return cmp.Compare(a.Test, b.Test) })
-	return Report{Results: all, Coverage: coverageOf(tracer.Report(modules)), Inputs: tracer.inputs}, ctx.Err()
+	return Report{Results: all, Coverage: newCoverage(tracer.Report(modules)), Inputs: tracer.inputs}, ctx.Err()
 }
 
 func newRunner(modules map[string]*ast.Module, data map[string]any) *tester.Runner {
@@ -131,7 +131,7 @@ func addRows(ctx context.Context, runner *tester.Runner, all []Result) error {
 	}
 	for result := range results {
 		row := failedRow(result.Trace)
-		at := slices.IndexFunc(all, func(one Result) bool { return one.Name == resultOf(result).Name })
+		at := slices.IndexFunc(all, func(one Result) bool { return one.Name == newResult(result).Name })
 		if row != "" && at >= 0 && isTraced(result) {
 			all[at].Message = row
 		}
@@ -154,7 +154,7 @@ func failedRow(trace []*topdown.Event) string {
 	return ""
 }
 
-func resultOf(result *tester.Result) Result {
+func newResult(result *tester.Result) Result {
 	made := Result{
 		Name: strings.TrimPrefix(result.Package, "data.") + "." + result.Name, Failed: result.Fail || result.Error != nil, Skipped: result.Skip,
 		Output: string(result.Output), Duration: result.Duration,
@@ -173,7 +173,7 @@ func resultOf(result *tester.Result) Result {
 
 func isTest(file string) bool { return strings.HasSuffix(file, "_test.rego") }
 
-func coverageOf(report cover.Report) Coverage {
+func newCoverage(report cover.Report) Coverage {
 	coverage, covered, lines := Coverage{Percent: 100}, 0, 0
 	for file, found := range report.Files {
 		if isTest(file) {

@@ -298,7 +298,7 @@ func TestResultsAreBoundedInBytes(t *testing.T) {
 		problems.Problems = append(problems.Problems, opa.Problem{Code: "rego_type_error", Message: strings.Repeat("x", 10000)})
 	}
 	found := &opa.CompileError{}
-	if !errors.As(errorOf(newResponse(opa.Inspection{}, problems)), &found) {
+	if !errors.As(responseError(newResponse(opa.Inspection{}, problems)), &found) {
 		t.Fatal("the problems are lost")
 	}
 	if got := problemBytes(found.Problems); got > 40<<10 {

@@ -52,8 +52,8 @@ func bounded(problems []opa.Problem) []opa.Problem {
 	return kept
 }
 
-// errorOf converts a response back to the error.
-func errorOf(answer response) error {
+// responseError converts a response back to the error.
+func responseError(answer response) error {
 	switch {
 	case len(answer.Problems) > 0:
 		return &opa.CompileError{Problems: answer.Problems}

@@ -184,7 +184,7 @@ func (w *worker) inspect(ctx context.Context, source opa.Source, timeout time.Du
 		given.failure = errUnexpected
 		return given
 	}
-	given.inspection, given.err = answer.Inspection, errorOf(answer)
+	given.inspection, given.err = answer.Inspection, responseError(answer)
 	return given
 }
 

@@ -170,8 +170,8 @@ func checkReferences(module *ast.Module, imported packages) error {
 	return rejected
 }
 
-// entryOf returns the entry point of a module: exactly one of allow and deny.
-func entryOf(module *ast.Module) (spec.Entry, error) {
+// findEntry returns the entry point of a module: exactly one of allow and deny.
+func findEntry(module *ast.Module) (spec.Entry, error) {
 	found := map[string]*ast.Rule{}
 	for _, rule := range module.Rules {
 		name := rule.Head.Ref()[0].Value.String()
@@ -203,7 +203,7 @@ func checkEntryRule(name string, rule *ast.Rule) error {
 	switch {
 	case name == string(spec.EntryAllow) && !isSingle(rule.Head):
 		return contractError(rule.Location, `allow must be true or false: write "allow if ..."`)
-	case name == string(spec.EntryDeny) && !isSetOf(rule.Head):
+	case name == string(spec.EntryDeny) && !isSetRule(rule.Head):
 		return contractError(rule.Location, `deny must be a set of messages: write "deny contains message if ..."`)
 	}
 	return nil
@@ -214,8 +214,8 @@ func isSingle(head *ast.Head) bool {
 	return len(head.Ref()) == 1 && head.Key == nil && len(head.Args) == 0
 }
 
-// isSetOf reports whether a rule is a set to which each of its bodies adds members.
-func isSetOf(head *ast.Head) bool {
+// isSetRule reports whether a rule is a set to which each of its bodies adds members.
+func isSetRule(head *ast.Head) bool {
 	return len(head.Ref()) == 1 && head.Key != nil && head.Value == nil && len(head.Args) == 0
 }
 

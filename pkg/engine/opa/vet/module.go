@@ -36,7 +36,7 @@ func Read(source string, capabilities *ast.Capabilities) (map[string]*ast.Module
 			return nil, "", err
 		}
 	}
-	entry, err := entryOf(modules[File])
+	entry, err := findEntry(modules[File])
 	if err != nil {
 		return nil, "", err
 	}

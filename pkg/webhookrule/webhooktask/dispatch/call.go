@@ -59,9 +59,9 @@ type Result struct {
 func (r Result) Apply(tasks webhooktask.Tasks, rule webhooktask.Rule, now time.Time) (webhooktask.Tasks, []string) {
 	switch {
 	case r.Failure != nil && r.Call.Post != nil:
-		return tasks.PostFailed(r.Call.TraceID, FailureOf(*r.Failure), rule, now), nil
+		return tasks.PostFailed(r.Call.TraceID, NewFailure(*r.Failure), rule, now), nil
 	case r.Failure != nil:
-		return tasks.PollFailed(r.Call.TraceID, FailureOf(*r.Failure), rule, now), nil
+		return tasks.PollFailed(r.Call.TraceID, NewFailure(*r.Failure), rule, now), nil
 	case r.Post != nil:
 		return tasks.Posted(r.Call.TraceID, *r.Post, rule, now)
 	case r.Poll != nil:
@@ -71,14 +71,14 @@ func (r Result) Apply(tasks webhooktask.Tasks, rule webhooktask.Rule, now time.T
 	}
 }
 
-// FailureOf returns a failure as the status of a rule shows it.
-func FailureOf(failure webhookclient.Failure) webhooktask.Failure {
+// NewFailure returns a failure as the status of a rule shows it.
+func NewFailure(failure webhookclient.Failure) webhooktask.Failure {
 	class, message := failure.Shown()
 	return webhooktask.Failure{Class: string(class), Message: message, RetryAfter: failure.RetryAfter}
 }
 
-// ServiceOf returns the service to which the POSTs of a webhook rule go, or its polls.
-func ServiceOf(webhook appsv1alpha1.TransitionRuleWebhook, poll bool) Service {
+// NewService returns the service to which the POSTs of a webhook rule go, or its polls.
+func NewService(webhook appsv1alpha1.TransitionRuleWebhook, poll bool) Service {
 	config := webhook.ClientConfig
 	if poll && config.Poll != nil {
 		return Service{URL: config.Poll.URL, CABundle: config.Poll.CABundle, Secret: secretName(config.Poll.SecretRef)}

@@ -60,7 +60,7 @@ func New(c Config) *Dispatcher {
 	d := &Dispatcher{secrets: c.Secrets, inFlight: c.InFlight, wake: c.Wake, traces: c.Traces, clock: c.Clock}
 	d.pool = webhookclient.NewPool(c.Client, c.Pool, c.Metrics, func(result webhookclient.Result) {
 		d.trace(result)
-		d.deliver(resultOf(result))
+		d.deliver(newResult(result))
 	})
 	return d
 }
@@ -72,7 +72,7 @@ func (d *Dispatcher) trace(result webhookclient.Result) {
 	}
 	var failure webhooktask.Failure
 	if result.Failure != nil {
-		failure = FailureOf(*result.Failure)
+		failure = NewFailure(*result.Failure)
 	}
 	d.traces.Called(result.Call.Traced, result.Took, failure.Class, failure.Message)
 }
@@ -146,8 +146,8 @@ func postTo(rule rule.RuleID, service Service) webhookclient.Call {
 // Forget drops the calls of a deleted rule.
 func (d *Dispatcher) Forget(rule rule.RuleID) { d.pool.Forget(rule) }
 
-// resultOf returns a result with the call that the rule made.
-func resultOf(result webhookclient.Result) Result {
+// newResult returns a result with the call that the rule made.
+func newResult(result webhookclient.Result) Result {
 	call := Call{Rule: result.Call.Rule}
 	if post := result.Call.Post; post != nil {
 		call.TraceID, call.Post = post.Request.TraceID, &post.Request

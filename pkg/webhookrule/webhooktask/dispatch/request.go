@@ -14,9 +14,9 @@ import (
 	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask"
 )
 
-// PostOf returns the request about the pods of a task of a rule. A pod that waits with two ids is one
+// NewPost returns the request about the pods of a task of a rule. A pod that waits with two ids is one
 // resource. object returns the pod of a request; nil when it no longer exists.
-func PostOf(
+func NewPost(
 	id rule.RuleID, stage appsv1alpha1.TransitionStage, parameters []appsv1alpha1.WebhookParameter,
 	post webhooktask.Post, object func(rule.Request) *corev1.Pod,
 ) *webhookclient.PostRequest {
@@ -31,7 +31,7 @@ func PostOf(
 		if !known {
 			at = len(request.Resources)
 			positions[waiting.Pod.UID] = at
-			request.Resources = append(request.Resources, resourceOf(waiting.Pod, parametersOf(parameters, object(waiting))))
+			request.Resources = append(request.Resources, newResource(waiting.Pod, readParameters(parameters, object(waiting))))
 		}
 		if waiting.Cause != "" {
 			request.Resources[at].Cause = string(waiting.Cause)
@@ -42,8 +42,8 @@ func PostOf(
 	return request
 }
 
-// resourceOf returns a pod as calls contain it.
-func resourceOf(pod *rule.PodFact, parameters map[string]string) webhookclient.Resource {
+// newResource returns a pod as calls contain it.
+func newResource(pod *rule.PodFact, parameters map[string]string) webhookclient.Resource {
 	resource := webhookclient.PodResource(pod.Name, string(pod.UID), parameters)
 	if pod.Owner.Name != "" {
 		resource.Owner = &webhookclient.ResourceOwner{Kind: pod.Owner.Kind, Name: pod.Owner.Name}
@@ -66,9 +66,9 @@ func isOfLifecycle(key string) bool {
 // lifecycleDomain ends the prefixes of all labels of PodOpsLifecycle.
 const lifecycleDomain = "podopslifecycle.kusionstack.io"
 
-// parametersOf returns the values that a rule sends with a pod. A field that the pod does not have is an
+// readParameters returns the values that a rule sends with a pod. A field that the pod does not have is an
 // empty string.
-func parametersOf(parameters []appsv1alpha1.WebhookParameter, pod *corev1.Pod) map[string]string {
+func readParameters(parameters []appsv1alpha1.WebhookParameter, pod *corev1.Pod) map[string]string {
 	values := map[string]string{}
 	for _, parameter := range parameters {
 		values[parameter.Key] = parameter.Value

@@ -27,14 +27,14 @@ func TestResource(t *testing.T) {
 		APIVersion: "v1", Kind: "Pod", Name: "web-6d4c-x", UID: "1", Owner: &webhookclient.ResourceOwner{Kind: "Deployment", Name: "web"},
 		Revision: "6d4c", RevisionState: "Outdated", Labels: map[string]string{"app": "web", "pod-template-hash": "6d4c"},
 	}
-	if diff := cmp.Diff(want, resourceOf(pod, nil)); diff != "" {
+	if diff := cmp.Diff(want, newResource(pod, nil)); diff != "" {
 		t.Errorf("resource differs (-want +got):\n%s", diff)
 	}
 	pod.Labels, pod.Revision = map[string]string{"controller-revision-hash": "web-7"}, rule.Revision{Current: "web-7", State: rule.RevisionUnknown}
 	for i := range 100 {
 		pod.Labels[fmt.Sprintf("label-%03d", i)] = strings.Repeat("x", 60)
 	}
-	got := resourceOf(pod, nil)
+	got := newResource(pod, nil)
 	if got.RevisionState != "" {
 		t.Errorf("state %q of a revision that is not known", got.RevisionState)
 	}
@@ -48,7 +48,7 @@ func TestResource(t *testing.T) {
 func TestPostHasTheCauseOfADelete(t *testing.T) {
 	id := rule.RuleID{Ruleset: types.NamespacedName{Namespace: "shop", Name: "web"}, Rule: "approval"}
 	moved, shrunk, updated := &rule.PodFact{Name: "web-0", UID: "0"}, &rule.PodFact{Name: "web-1", UID: "1"}, &rule.PodFact{Name: "web-2", UID: "2"}
-	post := PostOf(id, appsv1alpha1.StagePreCheck, nil, webhooktask.Post{TraceID: "1", Requests: []rule.Request{
+	post := NewPost(id, appsv1alpha1.StagePreCheck, nil, webhooktask.Post{TraceID: "1", Requests: []rule.Request{
 		{Pod: moved, ID: "a", Type: "update"},
 		{Pod: moved, ID: "pod-delete", Type: "delete", Cause: rule.CauseRollout},
 		{Pod: moved, ID: "z", Type: "update"},

@@ -83,7 +83,7 @@ func TestCallsHaveSpans(t *testing.T) {
 		got = append(got, span)
 	}
 	want := []called{
-		{tracing.NamePost, "approvals.shop", ""}, {tracing.NamePoll, "approvals.shop", FailureOf(*late()).Class},
+		{tracing.NamePost, "approvals.shop", ""}, {tracing.NamePoll, "approvals.shop", NewFailure(*late()).Class},
 		{tracing.NamePost, "approvals.shop", string(webhookclient.ClassSecret)},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
