@@ -139,6 +139,10 @@ docs: ## Generate docs/flags.md, docs/metrics.md and docs/kubectl-podops from th
 chart: bin/kubectl-podops ## Write the Helm chart in charts/podops from the manifests of the plugin and the flags of the manager.
 	$(GO) run -C hack/chart . $(BIN)/kubectl-podops $(CURDIR)/charts/podops
 
+.PHONY: budget
+budget: ## Compare the size and the language of the code with hack/budget/budget.txt; ARGS=-lower lowers it.
+	@$(GO) run ./hack/budget $(ARGS)
+
 .PHONY: graph
 graph: ## Print the imports between rooms; fails when one points upwards. ARGS=-packages prints those of each package.
 	@$(GO) run ./hack/graph $(ARGS)
@@ -181,6 +185,7 @@ lint: $(TOOLS)/golangci-lint ## Run the linters.
 verify: generate manifests docs chart ## Generate, then check format, lint, manifests, and that the tree is clean.
 	@unformatted=$$(gofmt -s -l $(GO_DIRS)); \
 		test -z "$$unformatted" || { echo "not formatted, run make fmt:"; echo "$$unformatted"; exit 1; }
+	$(GO) run ./hack/budget
 	$(MAKE) --no-print-directory lint
 	go test -vet=off ./config/...
 	@test -z "$$(git status --porcelain)" || \
