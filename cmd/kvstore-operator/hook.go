@@ -22,7 +22,7 @@ const (
 	hookSecret  = "kvstore-operator-hook-certs"
 )
 
-// hookOptions are the flags of the hook of PodOps.
+// hookOptions are the flags of PodOps' hook.
 type hookOptions struct {
 	address string
 	url     string

@@ -195,7 +195,7 @@ func newRuleIndex(measured *Metrics) ruleIndex {
 	return ruleIndex{index, notifier}
 }
 
-// newInformer returns the constructor of the informers of the cache. Pods come from their own
+// newInformer returns the constructor of the cache's informers. Pods come from their own
 // source, which decodes less of them.
 func newInformer(
 	index *podindex.Index, pods toolscache.ListerWatcher,

@@ -17,7 +17,7 @@ import (
 )
 
 // LimitMemory sets GOMEMLIMIT of this process from the memory limit of its container, less the
-// memory of the child processes of the sandbox, and logs it. A GOMEMLIMIT of the environment wins.
+// memory of the sandbox's child processes, and logs it. A GOMEMLIMIT of the environment wins.
 func LimitMemory(log logr.Logger) {
 	children := childrenBytes(workers(containerLimit(), runtime.GOMAXPROCS(0)))
 	limit, err := memlimit.Set(memlimit.WithRatio(1), memlimit.WithProvider(heapLimit(memlimit.FromCgroup, children)))
@@ -68,7 +68,7 @@ func heapLimit(container memlimit.Provider, children uint64) memlimit.Provider {
 	}
 }
 
-// Bounds of the memory of the engine.
+// Bounds of the engine's memory.
 const (
 	leastEngineBytes = 32 << 20
 	mostEngineBytes  = 512 << 20

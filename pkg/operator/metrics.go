@@ -27,7 +27,7 @@ import (
 
 // Metrics are all metrics of a manager, besides the metrics of its libraries.
 type Metrics struct {
-	// clock counts the jumps of the clock of the machine.
+	// clock counts the jumps of the machine's clock.
 	clock *steadyclock.Clock
 
 	budgets      *budgetuse.Metrics

@@ -128,7 +128,7 @@ type podPruner struct {
 // operatedLabel is in every pod that a PodOperation may operate on: slimPod keeps more of its statuses.
 const operatedLabel = appsv1alpha1.OperateLabelPrefix + "/" + appsv1alpha1.PodOperationIDPrefix
 
-// Fields of messages of Kubernetes, by the numbers in their files generated.proto, which never change.
+// Fields of Kubernetes' messages, by the numbers in their files generated.proto, which never change.
 const (
 	unknownTypeMeta = 1
 	unknownRaw      = 2

@@ -83,7 +83,7 @@ func isLoopback(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// parts returns the parts of the manager of a process.
+// parts returns the parts of the manager in a process.
 func (o *Options) parts(ending drain) (Parts, error) {
 	measured, err := NewMetrics(metrics.Registry, ctrl.Log.WithName("clock"))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 // Labels and annotations of Services that the cloud controller manager reads or writes.
 const (
-	// LoadBalancerIDLabelKey holds the id of the load balancer of a Service.
+	// LoadBalancerIDLabelKey holds the id of a Service's load balancer.
 	LoadBalancerIDLabelKey = "service.k8s.alibaba/loadbalancer-id"
 	// LoadBalancerIDAnnotationKey is set by users who provide a load balancer.
 	LoadBalancerIDAnnotationKey = "service.beta.kubernetes.io/alibaba-cloud-loadbalancer-id"

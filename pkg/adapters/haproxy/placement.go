@@ -11,7 +11,7 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
-// placement is the employer: the location of the servers of a Service. It is kept in an
+// placement is the employer: the location of a Service's servers. It is kept in an
 // annotation of the Service, the only record once the Service names another location.
 type placement struct{ at location }
 
@@ -103,7 +103,7 @@ func (a *Adapter) GetCurrentEmployer(_ context.Context, employer client.Object) 
 	return []resourceconsist.IEmployer{placement{used}}, nil
 }
 
-// Placements holds at most one: the location of the servers of a Service.
+// Placements holds at most one: the location of a Service's servers.
 type Placements = []resourceconsist.IEmployer
 
 // CreateEmployer records the location before a server is added.

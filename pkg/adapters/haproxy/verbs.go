@@ -13,7 +13,7 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
-// Servers is a list of servers of a backend.
+// Servers is a list of a backend's servers.
 type Servers = []resourceconsist.IEmployee
 
 // CreateEmployees adds servers, and turns on the servers that should take traffic.

@@ -109,7 +109,7 @@ func (u *Unguarded) observe(ctx context.Context, object any) {
 		"pod %s is removed although its rules had not permitted it: %s", pod.Name, explained(reason, pod))
 }
 
-// observeUpdate reports a change of the spec in place, which is one step of the generation of the pod.
+// observeUpdate reports a change of the spec in place, which is one step of the pod's generation.
 func (u *Unguarded) observeUpdate(ctx context.Context, earlier, later any) {
 	before, isPod := earlier.(*corev1.Pod)
 	after, ok := later.(*corev1.Pod)
@@ -164,7 +164,7 @@ func (u *Unguarded) forgetNamespace(object any) {
 	}
 }
 
-// ownerState returns the state of the owner of a pod, as far as the cache has its kind.
+// ownerState returns the state of a pod's owner, as far as the cache has its kind.
 func (u *Unguarded) ownerState(ctx context.Context, pod *corev1.Pod) deferreddelete.OwnerState {
 	owner, isCached := deferreddelete.NewOwner(pod)
 	if owner == nil || !isCached {

@@ -27,7 +27,7 @@ type adapter struct {
 	record podoperation.Record
 }
 
-// GetID returns the id of the lifecycles of the operation.
+// GetID returns the id of the operation's lifecycles.
 func (a adapter) GetID() string { return podoperation.ID(a.operation.UID) }
 
 // GetType returns the type of the action.

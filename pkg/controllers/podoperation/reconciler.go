@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// statusPace is the shortest time between two writes of the status of an operation, unless the
+	// statusPace is the shortest time between two writes of an operation's status, unless the
 	// reason of its conditions changes.
 	statusPace = time.Second
 

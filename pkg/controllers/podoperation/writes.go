@@ -92,7 +92,7 @@ var (
 	errImpossible = errors.New("the action cannot be carried out")
 )
 
-// policyPrefix begins the names of admission policies of PodOps.
+// policyPrefix begins the names of PodOps' admission policies.
 const policyPrefix = "podops-"
 
 // check checks the action on the stored pod before its lifecycle begins, so that the pod serves on where it cannot be carried out:

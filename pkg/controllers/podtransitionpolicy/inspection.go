@@ -104,7 +104,7 @@ func inspect(ctx context.Context, inspector Inspector, policy *appsv1alpha1.PodT
 	}
 }
 
-// Bounds of the fields of a PolicyProblem, in bytes.
+// Bounds of a PolicyProblem's fields, in bytes.
 const (
 	maxCode    = 63
 	maxMessage = 512

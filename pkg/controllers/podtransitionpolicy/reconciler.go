@@ -35,7 +35,7 @@ type Reconciler struct {
 	inspector Inspector
 	clock     clock.PassiveClock
 
-	// inspections contains the result of the last version of each policy: each version is
+	// inspections contains the result of each policy's last version: each version is
 	// inspected once, however often its users change.
 	inspections *fairshare.Cache[types.UID, inspected]
 }

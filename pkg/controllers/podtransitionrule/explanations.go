@@ -45,7 +45,7 @@ type explanation struct {
 	event  time.Time
 }
 
-// explanations are the explanations of the waiting pods of a namespace.
+// explanations are the explanations of a namespace's waiting pods.
 type explanations struct {
 	pods map[types.UID]explanation
 

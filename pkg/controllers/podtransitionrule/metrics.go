@@ -58,7 +58,7 @@ type shown struct {
 	budgets map[string]evaluation.Budget
 }
 
-// podCounts are the numbers of pods of a PodTransitionRule.
+// podCounts are the numbers of a PodTransitionRule's pods.
 type podCounts struct {
 	rule.Counts
 	waiting, offTraffic int

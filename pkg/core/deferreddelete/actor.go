@@ -98,7 +98,7 @@ func controllerUser(kind string) string {
 	}
 }
 
-// ClassifyActor returns the class of the client of a request. All controllers may share one user: then
+// ClassifyActor returns the class of a request's client. All controllers may share one user: then
 // the owner of the pod decides which of them it is, and a request that its state does not
 // explain is a delete by the controller of the owner. manager is the user of PodOps.
 func ClassifyActor(user string, groups []string, method Method, pod *corev1.Pod, manager string) Actor {
@@ -124,7 +124,7 @@ func ClassifyActor(user string, groups []string, method Method, pod *corev1.Pod,
 	}
 }
 
-// isCustomController reports whether a user may be the controller of the owner of a pod, of a kind
+// isCustomController reports whether a user may be the controller of a pod's owner, of a kind
 // that Kubernetes does not have.
 func isCustomController(user string, pod *corev1.Pod) bool {
 	kind := OwnerKind(pod)

@@ -12,7 +12,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// OwnerState is the state of the controller of a pod.
+// OwnerState is the state of a pod's controller.
 type OwnerState int
 
 // The states of an owner. The zero value defers deletes: an owner of unknown state counts as

@@ -22,7 +22,7 @@ const (
 	repeatedAfter = time.Second
 )
 
-// Pending returns the record of the pending delete of a pod. It returns false if the pod has
+// Pending returns the record of a pod's pending delete. It returns false if the pod has
 // no record, and if the record is of another pod or of an earlier lifecycle.
 func Pending(pod *corev1.Pod) (appsv1alpha1.PendingDelete, bool) {
 	record, ok := recordOn(pod)
@@ -75,7 +75,7 @@ type Request struct {
 	Actor  Actor
 	User   string
 
-	// OwnerGeneration is the generation of the owner of the pod, 0 if it is not known.
+	// OwnerGeneration is the generation of the pod's owner, 0 if it is not known.
 	OwnerGeneration int64
 
 	// Interval is the time since the user's request before, if that was answered and has lapsed; 0 if it is not known.

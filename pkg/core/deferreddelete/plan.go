@@ -83,7 +83,7 @@ func progress(labels map[string]string) int {
 // IsPermitted reports whether the rules have permitted the delete of a pod: its traffic is off, or goes off.
 func IsPermitted(pod *corev1.Pod) bool { return progress(pod.Labels) > 1 }
 
-// Begun returns the begin of the lifecycle pod-delete of a pod, in nanoseconds; empty for a pod
+// Begun returns the begin of a pod's lifecycle pod-delete, in nanoseconds; empty for a pod
 // without that lifecycle.
 func Begun(pod *corev1.Pod) string {
 	return pod.Labels[appsv1alpha1.OperatingLabelPrefix+"/"+appsv1alpha1.PodDeleteID]

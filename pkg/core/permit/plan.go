@@ -352,7 +352,7 @@ func (a *allocation) lacking(c Candidate) (rule.RuleID, bool) {
 	return rule.RuleID{}, false
 }
 
-// budgetName returns the name of the budget of a rule.
+// budgetName returns the name of a rule's budget.
 func budgetName(id rule.RuleID) string {
 	if id.IsDisruptionBudget() {
 		return id.String()

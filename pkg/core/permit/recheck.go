@@ -22,7 +22,7 @@ type Committed struct {
 	// candidate itself may be among them.
 	Pods map[types.UID]bool
 
-	// Reserved is added to rule.Counts.Reserved of the PodTransitionRule of the rule: the
+	// Reserved is added to rule.Counts.Reserved of the rule's PodTransitionRule: the
 	// available pods that this round reserved under it, less the candidate and the pods
 	// that go with it if it is reserved itself. So it may be below 0.
 	Reserved int

@@ -28,7 +28,7 @@ func Removes(action appsv1alpha1.PodOperationAction) bool {
 	return action.Type == appsv1alpha1.ActionDelete || action.Type == appsv1alpha1.ActionEvict
 }
 
-// OperationType returns the operation type of the lifecycles of an action. Rules refer to it.
+// OperationType returns the operation type of an action's lifecycles. Rules refer to it.
 func OperationType(action appsv1alpha1.PodOperationAction) string {
 	switch action.Type {
 	case appsv1alpha1.ActionRestart:

@@ -27,7 +27,7 @@ type Record struct {
 	Failed string `json:"failed,omitempty"`
 }
 
-// ID returns the id of the lifecycles of a PodOperation.
+// ID returns the id of a PodOperation's lifecycles.
 func ID(operation types.UID) string { return appsv1alpha1.PodOperationIDPrefix + string(operation) }
 
 // RecordKey returns the key of the annotation with the Record of a PodOperation.

@@ -94,7 +94,7 @@ type State struct {
 	// SkipRules are the names of rules that the pod skips.
 	SkipRules []string `json:"skipRules,omitempty"`
 
-	// BreakGlass is the reason of the break-glass annotation of the pod; empty without the
+	// BreakGlass is the reason of the pod's break-glass annotation; empty without the
 	// annotation.
 	BreakGlass string `json:"breakGlass,omitempty"`
 

@@ -33,7 +33,7 @@ func IsControlled(set *appsv1.ReplicaSet) bool {
 	return appsv1alpha1.IsControlled(set.Spec.Template.Labels)
 }
 
-// Annotations returns the keys of the annotations of PodOps on ReplicaSets: that of a wake, and those in which
+// Annotations returns the keys of PodOps' annotations on ReplicaSets: that of a wake, and those in which
 // earlier versions recorded requests that admission kept.
 func Annotations() []string {
 	return []string{

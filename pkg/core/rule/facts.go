@@ -28,7 +28,7 @@ type PodFact struct {
 	// first 32 by name.
 	Annotations map[string]string
 
-	// Owner is the known workload at the top of the chain of controllers of the pod; zero for a
+	// Owner is the known workload at the top of the chain of the pod's controllers; zero for a
 	// pod without a known workload.
 	Owner Owner
 
@@ -53,7 +53,7 @@ type PodFact struct {
 	// SkipRules are the names of rules that the pod skips, from its annotation.
 	SkipRules []string
 
-	// BreakGlass is the reason of the break-glass annotation of the pod, in one line of at most
+	// BreakGlass is the reason of the pod's break-glass annotation, in one line of at most
 	// MaxBreakGlassBytes; empty without the annotation.
 	BreakGlass string
 

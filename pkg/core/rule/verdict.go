@@ -126,7 +126,7 @@ type Verdict struct {
 // MaxMessageBytes bounds every message.
 const MaxMessageBytes = 512
 
-// Capacity is the number of slots of an availablePolicy, with the numbers that it is computed
+// Capacity is the number of an availablePolicy's slots, with the numbers that it is computed
 // from. Bounds that are not set are -1.
 type Capacity struct {
 	// Slots is the number of free slots, never negative.

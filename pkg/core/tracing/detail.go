@@ -64,7 +64,7 @@ type Call struct {
 // IsTraced reports whether a lifecycle of the call has a trace.
 func (c Call) IsTraced() bool { return len(c.Of) > 0 }
 
-// TraceParent returns the value of the header traceparent of the call: its span in the first of the traces. Empty
+// TraceParent returns the value of the call's header traceparent: its span in the first of the traces. Empty
 // without a trace.
 func (c Call) TraceParent() string {
 	if !c.IsTraced() {

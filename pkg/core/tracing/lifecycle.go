@@ -212,7 +212,7 @@ type mark struct {
 	at    time.Time
 }
 
-// The order of the phases of an id.
+// The order of an id's phases.
 const (
 	orderPreCheck = iota
 	orderPreparing

@@ -11,7 +11,7 @@ import (
 
 // Names of spans. The names of phases are those of podstate.Phase.
 const (
-	// NameLifecycle begins the name of the root span of a trace, which the type of the operation ends.
+	// NameLifecycle begins the name of a trace's root span, which the type of the operation ends.
 	NameLifecycle = "lifecycle"
 
 	// NameEvaluation is the name of the span of one evaluation of a rule.

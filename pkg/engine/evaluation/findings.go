@@ -23,7 +23,7 @@ type findings struct {
 	// byRule has the findings of each rule by request key.
 	byRule map[rule.RuleID]map[string]finding
 
-	// earlier are the findings of earlier steps of the round, to which these are added; nil in the
+	// earlier are the findings of the round's earlier steps, to which these are added; nil in the
 	// first step.
 	earlier *findings
 }

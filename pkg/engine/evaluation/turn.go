@@ -78,7 +78,7 @@ type TurnOptions struct {
 	// Budget is the time for which the round may compile and evaluate rules.
 	Budget time.Duration
 
-	// Memory bounds the bytes of the findings of the round.
+	// Memory bounds the bytes of the round's findings.
 	Memory int64
 
 	// Remember bounds the bytes that the rules of the namespace remember after the round.
@@ -174,7 +174,7 @@ const (
 	SlowSlice = 250 * time.Millisecond
 )
 
-// Parts of the budget of a round. Later steps of the round have time of their own.
+// Parts of a round's budget. Later steps of the round have time of their own.
 const (
 	partForModules  = 0.5
 	partForRules    = 0.75

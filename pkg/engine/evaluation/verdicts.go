@@ -96,7 +96,7 @@ func (w *evaluating) moduleVerdicts(eval *Rule, run *moduleRun) []rule.Verdict {
 // labels it might let pods pass.
 var errNamespaceUnseen = errors.New("the namespace has not been seen yet")
 
-// withReasons replaces the reasons of the verdicts of a fallback.
+// withReasons replaces the reasons of a fallback's verdicts.
 func withReasons(verdicts []rule.Verdict, code rule.Code, message string) []rule.Verdict {
 	all := make([]rule.Verdict, len(verdicts))
 	for i, verdict := range verdicts {

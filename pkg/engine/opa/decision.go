@@ -20,7 +20,7 @@ type decision struct {
 	calls ast.Set
 }
 
-// parts selects the optional parts of the decision of a rule.
+// parts selects the optional parts of a rule's decision.
 type parts struct {
 	// capacity is set if the rule grants slots, calls if it calls an external service.
 	capacity, calls bool

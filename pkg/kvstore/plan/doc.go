@@ -16,5 +16,5 @@
 //	Waiting (rolling back) -> Replacing -> ... -> RolledBack
 //	image old, pods are deleted one by one, unhealthy pods first
 //
-// Approve is the decision of the hook of PodOps: which pods may be operated on, by any component.
+// Approve is the decision of PodOps' hook: which pods may be operated on, by any component.
 package plan

@@ -109,7 +109,7 @@ func union(found, desired map[string]string) map[string]string {
 	return all
 }
 
-// Labels returns the labels of the objects of a cluster, and MemberLabels the labels of its pods.
+// Labels returns the labels of a cluster's objects, and MemberLabels the labels of its pods.
 func Labels(cluster string) map[string]string {
 	return map[string]string{kvstorev1.NameLabelKey: kvstorev1.NameLabelValue, kvstorev1.InstanceLabelKey: cluster}
 }
@@ -183,7 +183,7 @@ func (p *planner) version() string {
 	}
 }
 
-// updateStrategy returns the partition of the step of an upgrade. In a rollback the operator deletes the
+// updateStrategy returns the partition of an upgrade's step. In a rollback the operator deletes the
 // pods: with a partition the StatefulSet controller would choose them, and it may create pods below
 // the partition with the version to leave, if all pods had it.
 func (p *planner) updateStrategy() appsv1.StatefulSetUpdateStrategy {
@@ -337,7 +337,7 @@ func (p *planner) job(name, component string, container corev1.Container) *batch
 	}
 }
 
-// clientURL returns the address of the HTTP API of a member.
+// clientURL returns the address of a member's HTTP API.
 func clientURL(pod *corev1.Pod) string {
 	host := pod.Status.PodIP
 	if strings.Contains(host, ":") {
@@ -387,14 +387,14 @@ func isBackup(job *batchv1.Job) bool {
 	return job.Labels[kvstorev1.ComponentLabelKey] == kvstorev1.ComponentBackup
 }
 
-// IsClaim reports whether a PersistentVolumeClaim is of the StatefulSet of a cluster, with any ordinal.
+// IsClaim reports whether a PersistentVolumeClaim is of a cluster's StatefulSet, with any ordinal.
 func IsClaim(cluster string, claim *corev1.PersistentVolumeClaim) bool {
 	ordinal, ok := strings.CutPrefix(claim.Name, VolumeName+"-"+cluster+"-")
 	_, err := strconv.ParseUint(ordinal, 10, 31)
 	return ok && err == nil && !lacks(claim.Labels, MemberLabels(cluster))
 }
 
-// Ordinal returns the ordinal of a pod of the StatefulSet of a cluster.
+// Ordinal returns the ordinal of a pod of a cluster's StatefulSet.
 func Ordinal(cluster, pod string) (int32, bool) {
 	text, ok := strings.CutPrefix(pod, cluster+"-")
 	ordinal, err := strconv.ParseInt(text, 10, 32)

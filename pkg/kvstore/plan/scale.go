@@ -14,7 +14,7 @@ import (
 // retryDelay is the time after which a Job that failed is repeated, where a step waits for it.
 const retryDelay = time.Minute
 
-// replicas returns the number of replicas of the StatefulSet. It rises at once. It falls by one pod at a
+// replicas returns the number of the StatefulSet's replicas. It rises at once. It falls by one pod at a
 // time: PodOps allows its removal, it does not lead, and the store has removed it from its members.
 func (p *planner) replicas() int32 {
 	if p.upgrading() {

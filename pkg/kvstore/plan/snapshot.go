@@ -18,7 +18,7 @@ import (
 
 // Settings are the settings of the operator that apply to every cluster.
 type Settings struct {
-	// Image is the repository of the image of the store; its tag is the version.
+	// Image is the repository of the store's image; its tag is the version.
 	Image string
 
 	// BackupTarget is passed to the Job of a backup.
@@ -102,7 +102,7 @@ func (m Member) terminating() bool { return m.Pod.DeletionTimestamp != nil }
 // version returns the version that the pod runs.
 func (m Member) version() string { return imageVersion(m.Pod.Spec) }
 
-// imageVersion returns the tag of the image of the store. An image with a digest was written by an operation that restarts the
+// imageVersion returns the tag of the store's image. An image with a digest was written by an operation that restarts the
 // container: its tag may be any, and the version is that of the arguments, which no client can change. Empty without a version.
 func imageVersion(spec corev1.PodSpec) string {
 	for _, container := range spec.Containers {

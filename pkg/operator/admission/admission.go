@@ -61,7 +61,7 @@ type Problem struct {
 
 // Answer is the answer of the webhooks.
 type Answer struct {
-	// Causes are the reasons of the denial of the object, by field; Problems are the problems of
+	// Causes are the reasons of the object's denial, by field; Problems are the problems of
 	// modules.
 	Causes   []metav1.StatusCause
 	Problems []Problem

@@ -53,7 +53,7 @@ type Options struct {
 	// Serving is filled by the Reconciler. It defaults to NewServing.
 	Serving *Serving
 
-	// Publisher defaults to that of the webhook configurations of PodOps.
+	// Publisher defaults to that of PodOps' webhook configurations.
 	Publisher Publisher
 
 	// Lifetimes default to DefaultLifetimes when they are zero.

@@ -146,7 +146,7 @@ func (w *scenario) checkSucceeded(outcomes []outcome) {
 	}
 }
 
-// replay repeats every past call of the verbs of an operation, which must have no effect.
+// replay repeats every past call of an operation's verbs, which must have no effect.
 func (w *scenario) replay(op Op) {
 	w.t.Helper()
 	before := len(w.outcomes)

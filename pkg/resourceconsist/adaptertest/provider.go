@@ -195,7 +195,7 @@ func (p *FakeProvider) RemoveServer(ctx context.Context, pool, id string) error 
 
 func (s FakeServer) employee() string { return cmp.Or(s.Name, s.ID) }
 
-// employeeName returns the name of the employee of a server, by the last change.
+// employeeName returns the name of a server's employee, by the last change.
 func (p *FakeProvider) employeeName(pool, id string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// EntryBytes is the memory of a Cache for an entry itself. It is part of the bytes of an entry.
+// EntryBytes is the memory of a Cache for an entry itself. It is part of an entry's bytes.
 const EntryBytes = 400
 
 // Cache holds values up to a number of bytes. When they are exceeded, the owner with the most bytes

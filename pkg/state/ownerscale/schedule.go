@@ -312,7 +312,7 @@ func (s *Schedule) Done(read Read, retry Retry, now time.Time) (present bool) {
 	return true
 }
 
-// schedule sets the time of the next read of an owner; an owner that is being read is read again
+// schedule sets the time of an owner's next read; an owner that is being read is read again
 // after that read.
 func (n *share) schedule(one *scheduled, due time.Time) {
 	n.unschedule(one)

@@ -23,7 +23,7 @@ func (x *Index) SetNamespace(name string, labels map[string]string) {
 	x.notifyKnown(name)
 }
 
-// SetBreakGlass stores the reason of the break-glass annotation of a namespace, or of the whole
+// SetBreakGlass stores the reason of a namespace's break-glass annotation, or of the whole
 // cluster if the namespace is empty; an empty reason means that the annotation is absent. If the
 // reason changed, SetBreakGlass notifies of the namespaces that it applies to.
 func (x *Index) SetBreakGlass(namespace, reason string) {

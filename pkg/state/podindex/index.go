@@ -50,7 +50,7 @@ type Index struct {
 	// observer is called with each change of where a pod stands; nil: not called.
 	observer Observer
 
-	// budgetObserver is called with each change of the counts of a PodDisruptionBudget; nil: not called.
+	// budgetObserver is called with each change of a PodDisruptionBudget's counts; nil: not called.
 	budgetObserver BudgetObserver
 
 	// tracer is called with each change of a pod that records when a lifecycle began; nil: not called.
@@ -74,7 +74,7 @@ type namespace struct {
 	// PodDisruptionBudgets.
 	disruptions map[string]*disruptionBudget
 
-	// newest has the highest revisions of the ReplicaSets of each Deployment, by its UID.
+	// newest has the highest revisions of each Deployment's ReplicaSets, by its UID.
 	newest map[types.UID]int64
 
 	// newestHash has the template hash that each of these ReplicaSets has, by the UID of the Deployment.

@@ -16,7 +16,7 @@ type Observer interface {
 	Changed(namespace string, pod types.UID, before, after podstate.Standing)
 }
 
-// BudgetObserver is called with each change of the counts of a PodDisruptionBudget, in the order of the changes. It
+// BudgetObserver is called with each change of a PodDisruptionBudget's counts, in the order of the changes. It
 // must not block, and must not call the Index.
 type BudgetObserver interface {
 	// BudgetChanged is called when a PodDisruptionBudget or a count of its pods has changed.

@@ -329,7 +329,7 @@ func (n *namespace) noteNewest() {
 	n.noteOldest()
 }
 
-// topmostOwner returns the UID of the owner that rules see of the pods of a controller.
+// topmostOwner returns the UID of the owner that rules see of a controller's pods.
 func (n *namespace) topmostOwner(controller types.UID) types.UID {
 	if top, known := n.top(controller); known {
 		return top

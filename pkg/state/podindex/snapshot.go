@@ -45,7 +45,7 @@ type Snapshot struct {
 	// empty for a namespace without labels.
 	NamespaceLabels map[string]string
 
-	// BreakGlass is the reason of the break-glass annotation of the namespace, and ClusterBreakGlass
+	// BreakGlass is the reason of the namespace's break-glass annotation, and ClusterBreakGlass
 	// the reason for the whole cluster; empty without the annotation.
 	BreakGlass        string
 	ClusterBreakGlass string

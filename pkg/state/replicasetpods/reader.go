@@ -18,7 +18,7 @@ import (
 // ControllerUIDField is the name of the cache index of pods, and of ReplicaSets, by the UID of their controller.
 const ControllerUIDField = "podops.controllerUID"
 
-// IndexByController returns the UID of the controller of an object, for the index ControllerUIDField.
+// IndexByController returns the UID of an object's controller, for the index ControllerUIDField.
 func IndexByController(object client.Object) []string {
 	controller := metav1.GetControllerOfNoCopy(object)
 	if controller == nil {
@@ -89,7 +89,7 @@ func (r Reader) Sets(ctx context.Context, namespace string, controller types.UID
 	return sets, nil
 }
 
-// Related returns the pods of all ReplicaSets of the workload of a ReplicaSet, itself included.
+// Related returns the pods of all ReplicaSets of a ReplicaSet's workload, itself included.
 func (r Reader) Related(ctx context.Context, set *appsv1.ReplicaSet) (related []*corev1.Pod, err error) {
 	controller := metav1.GetControllerOfNoCopy(set)
 	if controller == nil {

@@ -172,7 +172,7 @@ func differences(decision Decision, output json.RawMessage, failed error) ([]Cha
 	return found, nil
 }
 
-// podField returns the name of the pod of a request, or else the key of the request.
+// podField returns the name of a request's pod, or else the key of the request.
 func podField(input json.RawMessage, key string) string {
 	type pod struct {
 		Pod struct {

@@ -40,7 +40,7 @@ func (r Record) bytes() int64 {
 	return int64(bytes)
 }
 
-// namespace returns the namespace of the rule of a Record.
+// namespace returns the namespace of a Record's rule.
 func (r Record) namespace() string {
 	if r.Module != nil {
 		return r.Module.Compiled.ID.Ruleset.Namespace

@@ -72,7 +72,7 @@ type Exporter struct {
 	queue *queue
 }
 
-// New returns an Exporter of spans of a resource. Start sends them.
+// New returns an Exporter of a resource's spans. Start sends them.
 func New(client Uploader, resource []attribute.KeyValue, metrics *Metrics, clk clock.Clock) *Exporter {
 	return &Exporter{
 		client: client, resource: resource, metrics: metrics, clock: clk, wake: make(chan struct{}, 1),

@@ -46,7 +46,7 @@ type Tracker struct {
 	namespaces map[string]*namespace
 }
 
-// namespace has the numbers of the pods of a namespace.
+// namespace has the numbers of a namespace's pods.
 type namespace struct {
 	pods    map[podstate.Phase]int
 	deletes int

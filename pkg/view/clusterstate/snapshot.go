@@ -48,7 +48,7 @@ type Snapshot struct {
 	// Manager has the known facts of the manager.
 	Manager Manager
 
-	// BreakGlass is the reason of the break-glass annotation of the namespace, and ClusterBreakGlass the
+	// BreakGlass is the reason of the namespace's break-glass annotation, and ClusterBreakGlass the
 	// reason of the annotation of the manager's namespace; empty without the annotation.
 	BreakGlass, ClusterBreakGlass string
 

@@ -71,7 +71,7 @@ type Report struct {
 	NotChecked []NotChecked `json:"notChecked,omitempty"`
 }
 
-// Count returns the number of findings of a level.
+// Count returns the number of a level's findings.
 func (r Report) Count(level Level) int {
 	count := 0
 	for _, finding := range r.Findings {

@@ -25,7 +25,7 @@ const (
 	kindRule   = "podtransitionrule"
 	kindShared = "podtransitionpolicy"
 
-	// defaultProgressDeadline is the default of progressDeadlineSeconds of a Deployment.
+	// defaultProgressDeadline is the default of a Deployment's progressDeadlineSeconds.
 	defaultProgressDeadline = 600
 
 	// failedAttempts is the number of failed calls for the same pods that is a finding.

@@ -112,7 +112,7 @@ func isAbandoned(set *appsv1.ReplicaSet, workload replicasetscale.Workload) bool
 	})
 }
 
-// deploymentName returns the name of the Deployment of a ReplicaSet; empty without a Deployment.
+// deploymentName returns the name of a ReplicaSet's Deployment; empty without a Deployment.
 func deploymentName(set *appsv1.ReplicaSet) string {
 	for _, owner := range set.OwnerReferences {
 		if owner.Kind == "Deployment" && owner.Controller != nil && *owner.Controller {

@@ -67,7 +67,7 @@ func (x *explainer) blocked(id string, stage appsv1alpha1.TransitionStage) []app
 	return all
 }
 
-// rulesetName returns the name of a PodTransitionRule from the end of the key of an annotation.
+// rulesetName returns the name of a PodTransitionRule from the end of an annotation's key.
 func (x *explainer) rulesetName(key string) string {
 	for _, ruleset := range x.s.Rules {
 		if strings.HasSuffix(appsv1alpha1.DetailAnnotationKey(ruleset.Name), "/"+key) {
@@ -295,7 +295,7 @@ func ruleKind(entry *appsv1alpha1.TransitionRule) string {
 	}
 }
 
-// stalledFor returns the reason of the condition Stalled of a PodTransitionRule; empty if it is not stalled.
+// stalledFor returns the reason of a PodTransitionRule's condition Stalled; empty if it is not stalled.
 func stalledFor(object *appsv1alpha1.PodTransitionRule) string {
 	for _, condition := range object.Status.Conditions {
 		if condition.Type == appsv1alpha1.ConditionStalled && condition.Status == metav1.ConditionTrue {

@@ -142,7 +142,7 @@ func summarize(pods Pods) string {
 	return text
 }
 
-// maxGroupPods bounds the names of the pods of a reason.
+// maxGroupPods bounds the names of a reason's pods.
 const maxGroupPods = 20
 
 // grouped returns the first reasons of pods, each with the pods that have it, and the notes of all of them

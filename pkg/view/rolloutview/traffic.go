@@ -18,7 +18,7 @@ import (
 // them that send it traffic.
 type backendCount struct{ all, on int }
 
-// backends are the load balancers and Services of the pods of a view.
+// backends are the load balancers and Services of a view's pods.
 type backends struct {
 	all []Traffic
 	of  map[types.UID]backendCount

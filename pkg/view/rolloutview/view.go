@@ -104,7 +104,7 @@ func (v View) state(target workload) State {
 	return StateProgressing
 }
 
-// workload has the properties of the target of a view.
+// workload has the properties of a view's target.
 type workload struct {
 	kind     string
 	desired  int  // -1: no owner sets it

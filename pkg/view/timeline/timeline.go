@@ -95,7 +95,7 @@ func New(title string, pods []Pod, from, to time.Time) Timeline {
 	return t
 }
 
-// changed returns the beginning of the second phase of a pod, or of the first phase if it has no other.
+// changed returns the beginning of a pod's second phase, or of the first phase if it has no other.
 func (p Pod) changed() time.Time {
 	return p.Spans[min(1, len(p.Spans)-1)].From
 }

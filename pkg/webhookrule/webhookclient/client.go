@@ -18,7 +18,7 @@ type Timeouts struct {
 	// Connect bounds resolving and connecting, and separately the TLS handshake. Default: 3 s.
 	Connect time.Duration
 
-	// Header bounds the time from the request to the end of the headers of the answer.
+	// Header bounds the time from the request to the end of the answer's headers.
 	// Default: 10 s.
 	Header time.Duration
 

@@ -51,7 +51,7 @@ type Metrics struct {
 	uses  map[seriesKey]int
 }
 
-// ruleSeries has the labels of the series of a rule.
+// ruleSeries has the labels of a rule's series.
 type ruleSeries struct {
 	object, rule string
 
@@ -185,7 +185,7 @@ func (m *Metrics) hostLabel(series *ruleSeries, namespace, host string) string {
 	return label
 }
 
-// keys returns the keys of the series of a rule with a host, and of the latency of the host.
+// keys returns the keys of the series of a rule with a host, and of the host's latency.
 func (s *ruleSeries) keys(namespace, host string) []seriesKey {
 	return []seriesKey{{namespace, s.object, s.rule, host}, {namespace: namespace, host: host}}
 }

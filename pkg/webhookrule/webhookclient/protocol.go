@@ -86,7 +86,7 @@ func BoundedLabels(labels map[string]string, skip func(key string) bool) map[str
 	return bounded
 }
 
-// bytes returns the size of the texts of a resource.
+// bytes returns the size of a resource's texts.
 func (r Resource) bytes() int {
 	size := len(r.Name) + len(r.UID)
 	for _, texts := range []map[string]string{r.Parameters, r.Labels} {

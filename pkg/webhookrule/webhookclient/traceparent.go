@@ -13,7 +13,7 @@ func withTraceParent(ctx context.Context, value string) context.Context {
 	return context.WithValue(ctx, traceParentKey{}, value)
 }
 
-// traceParent returns the value of the header traceparent of a request; empty for a request without the header.
+// traceParent returns the value of a request's header traceparent; empty for a request without the header.
 func traceParent(ctx context.Context) string {
 	value, _ := ctx.Value(traceParentKey{}).(string)
 	return value

@@ -41,7 +41,7 @@ type ended struct {
 	reason   deferreddelete.Reason
 }
 
-// await begins the lifecycle of the pod of a request, and returns once the pod is prepared or its rules
+// await begins the lifecycle of a request's pod, and returns once the pod is prepared or its rules
 // withhold it, or after a while. A user with a held request for another pod of the owner waits for nothing.
 func (d *reviewer) await(
 	ctx context.Context, req admission.Request, reviewed deferreddelete.Review, request deferreddelete.Request, reason deferreddelete.Reason,
@@ -181,7 +181,7 @@ func held(message string, reason deferreddelete.Reason) ended {
 	return ended{review.TooManyRequests(message), deferreddelete.Hold, reason}
 }
 
-// refused is the end of the request of a client: the message of its response has why it is held and what the client can
+// refused is the end of a client's request: the message of its response has why it is held and what the client can
 // do, and the cause has why alone, for clients that know what to do.
 func refused(method deferreddelete.Method, why, advice string, reason deferreddelete.Reason) ended {
 	end := held(fmt.Sprintf("PodOps holds this %s: %s. %s", noun(method), why, advice), reason)

@@ -35,7 +35,7 @@ func (w *DeleteWarner) Handle(_ context.Context, req admission.Request) admissio
 	return response
 }
 
-// deletionWarning returns the consequences of the deletion of a rule; "" when no pod waits
+// deletionWarning returns the consequences of a rule's deletion; "" when no pod waits
 // and no pod is permitted.
 func deletionWarning(rule *appsv1alpha1.PodTransitionRule) string {
 	status := rule.Status

@@ -34,7 +34,7 @@ func (f *Flags) Add(env *command.Environment, verb *cobra.Command, offered ...Ki
 	return verb
 }
 
-// AddManager adds the flag of the namespace of the manager.
+// AddManager adds the flag of the manager's namespace.
 func (f *Flags) AddManager(verb *cobra.Command) {
 	verb.Flags().StringVar(&f.ManagerNamespace, "podops-namespace", DefaultManagerNamespace, "namespace of the manager")
 }

@@ -34,7 +34,7 @@ const (
 	// DefaultManagerNamespace is the namespace of the manager in the manifests.
 	DefaultManagerNamespace = "podops-system"
 
-	// eventSource is the reporting controller of the events of PodOps.
+	// eventSource is the reporting controller of PodOps' events.
 	eventSource = "podops"
 
 	// maxEvents bounds the events of a snapshot.

@@ -47,7 +47,7 @@ func NewEnvironment(streams genericiooptions.IOStreams) *Environment {
 }
 
 // REST returns the configuration of the cluster that the kubeconfig selects. The rights are the
-// rights of the user of the kubeconfig.
+// rights of the kubeconfig's user.
 func (e *Environment) REST() (*rest.Config, error) {
 	config, err := e.Config.ToRESTConfig()
 	if err != nil {

@@ -38,7 +38,7 @@ type State struct {
 	// Workloads are sorted: the states that need attention come first.
 	Workloads []rolloutview.View `json:"workloads"`
 
-	// Timelines are the phases of the pods of each workload, by "<Kind>/<namespace>/<name>".
+	// Timelines are the phases of each workload's pods, by "<Kind>/<namespace>/<name>".
 	Timelines map[string][]Track `json:"timelines"`
 
 	// Notes are lines about objects that are not shown.

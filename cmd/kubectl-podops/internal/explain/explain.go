@@ -102,7 +102,7 @@ func run(ctx context.Context, env *command.Environment, flags cluster.Flags, tar
 	return explanations, nil
 }
 
-// explained returns the explanations of the objects of a target. Of several pods, pods that wait for
+// explained returns the explanations of a target's objects. Of several pods, pods that wait for
 // nothing are left out.
 func explained(s *clusterstate.Snapshot, target cluster.Target, now time.Time) []explain.Explanation {
 	var all []explain.Explanation

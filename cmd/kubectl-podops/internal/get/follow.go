@@ -134,7 +134,7 @@ func (v *verb) printChanges(ctx context.Context, views source) error {
 	return err
 }
 
-// printChanged prints the changes of pods, and of the numbers of a view.
+// printChanged prints the changes of pods, and of a view's numbers.
 func (v *verb) printChanged(last, view rolloutview.View, changes []rolloutview.Change) error {
 	if view.Stale != last.Stale {
 		_, _ = fmt.Fprintf(v.env.ErrOut, "%s  %s\n", view.Time.Format(time.TimeOnly), cmp.Or(view.Stale, live.Answers))

@@ -50,7 +50,7 @@ type Options struct {
 	// Namespace of the manager; the namespace of config/default if empty.
 	Namespace string
 
-	// Image of the manager. If empty, the image of the release of the plugin; in a plugin without a
+	// Image of the manager. If empty, the image of the plugin's release; in a plugin without a
 	// release the image of config/manager.
 	Image string
 

@@ -46,7 +46,7 @@ var errPodsChange = errors.New("pods still change")
 
 // Options of Run.
 type Options struct {
-	// Namespace of the Deployment of the manager.
+	// Namespace of the manager's Deployment.
 	Namespace string
 
 	// Controllers are the names of the ResourceConsist controllers inside of the manager. Their

@@ -409,7 +409,7 @@ func (e expectation) matches(found offline.RuleVerdict) bool {
 		(e.Code == "" || e.Code == found.Code) && strings.Contains(found.Message, e.Message)
 }
 
-// wanted returns the expected fields of the verdict of a rule.
+// wanted returns the expected fields of a rule's verdict.
 func (e expectation) wanted() string {
 	text := ""
 	for _, field := range []struct{ name, value string }{

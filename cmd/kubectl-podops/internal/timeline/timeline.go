@@ -163,7 +163,7 @@ func (v *verb) history(ctx context.Context, namespace string) (timeline.Timeline
 	return shown, nil
 }
 
-// selectEvents returns the events of the pods of an object. Pods that are gone belong to it if they have the
+// selectEvents returns the events of an object's pods. Pods that are gone belong to it if they have the
 // name of one of its ReplicaSets.
 func selectEvents(snapshot *clusterstate.Snapshot, object metav1.Object, pods []*corev1.Pod) []*corev1.Event {
 	here := map[types.UID]bool{}

@@ -1,4 +1,4 @@
-// Package runtimeapi is a client of the Runtime API of HAProxy: a line of text to a socket,
+// Package runtimeapi is a client of HAProxy's Runtime API: a line of text to a socket,
 // and text back until HAProxy closes the connection.
 //
 // It has the commands that add, drain, watch and remove the servers of a backend (HAProxy

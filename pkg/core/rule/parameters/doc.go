@@ -5,7 +5,7 @@
 // the other.
 package parameters
 
-// Bounds of the input of users.
+// Bounds of users' input.
 const (
 	// MaxSchemaBytes bounds spec.parameters.openAPIV3Schema.
 	MaxSchemaBytes = 32 << 10

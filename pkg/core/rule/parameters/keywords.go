@@ -19,7 +19,7 @@ type keywordWalk struct {
 	patterns int
 }
 
-// holds is the kind of value of a keyword.
+// holds is the kind of a keyword's value.
 type holds int
 
 const (

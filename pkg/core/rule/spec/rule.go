@@ -44,7 +44,7 @@ func (m Module) Owner() string {
 	return m.ID.Ruleset.Namespace
 }
 
-// PolicyOwner returns the owner of the module of a PodTransitionPolicy. No namespace has this name.
+// PolicyOwner returns the owner of a PodTransitionPolicy's module. No namespace has this name.
 func PolicyOwner(policy string) string { return "PodTransitionPolicy/" + policy }
 
 // Custom is the module of a user's rule, inline or of a PodTransitionPolicy, as opa.Inspect found
@@ -53,7 +53,7 @@ type Custom struct {
 	Source string
 	Entry  Entry
 
-	// Policy is the name of the PodTransitionPolicy of the module; empty for an inline module.
+	// Policy is the name of the module's PodTransitionPolicy; empty for an inline module.
 	Policy string `json:",omitempty"`
 
 	// ParametersSchema is a JSON schema of the parameters; nil leaves them open.

@@ -34,7 +34,7 @@ type Options struct {
 	// Answers are the answers of the services of webhook rules.
 	Answers []Answer
 
-	// Hold is the bound of holds of the manager.
+	// Hold is the bound of the manager's holds.
 	Hold evaluation.Hold
 
 	// Prepared is called with each module that is evaluated; nil: not called.
@@ -166,7 +166,7 @@ type Verdict struct {
 	// Message is why no lifecycle of the pod waits; empty for other states.
 	Message string `json:"message,omitempty"`
 
-	// Rules are the verdicts of the rules of the stage, sorted by name.
+	// Rules are the verdicts of the stage's rules, sorted by name.
 	Rules []RuleVerdict `json:"rules,omitempty"`
 }
 

@@ -1,4 +1,4 @@
-// Package moduletest runs the Rego tests of modules of users, with the builtins that rules may call.
+// Package moduletest runs the Rego tests of users' modules, with the builtins that rules may call.
 package moduletest
 
 import (

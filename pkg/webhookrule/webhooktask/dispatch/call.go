@@ -37,7 +37,7 @@ func (c Call) traced(now time.Time) tracing.Call {
 	return traced
 }
 
-// Service is the destination of the calls of a rule.
+// Service is the destination of a rule's calls.
 type Service struct {
 	URL      string
 	CABundle string
