@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/podops-dev/podops/pkg/adapters/haproxy/runtimeapi"
-	"github.com/podops-dev/podops/pkg/adapters/service"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
+	"github.com/podops-dev/podops/pkg/resourceconsist/service"
 )
 
 // ControllerName names the controller in logs, metrics and events.

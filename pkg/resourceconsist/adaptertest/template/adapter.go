@@ -7,9 +7,9 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/podops-dev/podops/pkg/adapters/service"
 	rc "github.com/podops-dev/podops/pkg/resourceconsist"
 	"github.com/podops-dev/podops/pkg/resourceconsist/adaptertest"
+	"github.com/podops-dev/podops/pkg/resourceconsist/service"
 )
 
 // Template is an adapter: Services and Pods in front of a FakeProvider.

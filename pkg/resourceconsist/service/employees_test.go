@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/podops-dev/podops/pkg/adapters/service"
+	"github.com/podops-dev/podops/pkg/resourceconsist/service"
 )
 
 func pod(namespace, name, app string) *corev1.Pod {
