@@ -1,5 +1,5 @@
 // Command budget measures the size and the language of the code, and fails when a figure is above its line in budget.txt. A change
-// may lower a line; one that raises a line says in its commit why. Run it with `make budget`.
+// may lower a line; one that raises a line gives the reason in its commit. Run it with `make budget`.
 package main
 
 import (
@@ -60,7 +60,7 @@ func run(out io.Writer, root string, lower bool) error {
 	return errors.Join(err, writeErr)
 }
 
-// read returns the Go files below a root, by path, without those that are generated or belong to no room or program.
+// read returns the Go files below a root, by path, without folders of tools and test data.
 func read(root string) (map[string]string, error) {
 	sources := map[string]string{}
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
