@@ -32,8 +32,8 @@ func run() int {
 		fmt.Println(buildinfo.Read().Line("manager"))
 		return 0
 	}
-	ctrl.SetLogger(lazylog.New(zap.New(zap.UseFlagOptions(&options.Log)),
-		"Registering webhook", "Starting EventSource", "Starting Controller", "Starting workers"))
+	ctrl.SetLogger(lazylog.New(zap.New(zap.UseFlagOptions(&options.Log)), "Registering webhook", "Starting EventSource", "Starting Controller",
+		"Starting workers", "Shutdown signal received, waiting for all workers to finish", "All workers finished"))
 
 	if flag.NArg() > 0 {
 		flag.Usage()
