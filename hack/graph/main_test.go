@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -114,4 +116,47 @@ func TestArchitectureNamesEveryLayer(t *testing.T) {
 		}
 		last = max(last, at)
 	}
+}
+
+// TestArchitectureNamesFunctionsThatExist checks each name after a package, as in `pkg/core/permit`: `Next`, `Plan`.
+func TestArchitectureNamesFunctionsThatExist(t *testing.T) {
+	page, err := os.ReadFile("../../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile("`(pkg/[a-z/]+)`: (`[A-Za-z.]+`(?:, `[A-Za-z.]+`)*)").FindAllStringSubmatch(string(page), -1)
+	if len(names) < 20 {
+		t.Fatalf("the page names functions of %d packages, want at least 20", len(names))
+	}
+	for _, match := range names {
+		code := source(t, match[1])
+		for _, name := range strings.Split(match[2], ", ") {
+			receiver, function, isMethod := strings.Cut(strings.Trim(name, "`"), ".")
+			pattern := `(?m)^(func|type) ` + receiver + `\b`
+			if isMethod {
+				pattern = `(?m)^func \((\w+ )?\*?` + receiver + `\) ` + function + `\(`
+			}
+			if !regexp.MustCompile(pattern).MatchString(code) {
+				t.Errorf("docs/architecture.md names %s, which %s does not have", name, match[1])
+			}
+		}
+	}
+}
+
+// source returns the Go files of a package.
+func source(t *testing.T, folder string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("..", "..", folder, "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s has %d files: %v", folder, len(files), err)
+	}
+	var text strings.Builder
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.Write(content)
+	}
+	return text.String()
 }
