@@ -152,7 +152,7 @@ func (x *Index) forgetEmpty(name string) {
 func (x *Index) setPod(object *corev1.Pod) {
 	n := x.namespace(object.Namespace)
 	before := n.pods[object.UID]
-	after := newPod(object, n.findOwner(podController(object)), n.podCause(podController(object).UID), n.workloadRevisions(podController(object).UID), before)
+	after := newPod(object, n.findOwner(podController(object)), n.deletionCause(podController(object).UID), n.workloadRevisions(podController(object).UID), before)
 	n.pods[object.UID] = after
 	delete(n.uncontrolled[after.controller.UID], object.UID)
 	n.ripens(after, x.now)

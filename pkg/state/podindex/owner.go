@@ -273,9 +273,9 @@ type controlled struct {
 	revisions revisions
 }
 
-// podCause returns why a controller deletes one of its pods; empty when it is not a ReplicaSet
+// deletionCause returns why a controller deletes one of its pods; empty when it is not a ReplicaSet
 // in the index.
-func (n *namespace) podCause(controller types.UID) rule.Cause {
+func (n *namespace) deletionCause(controller types.UID) rule.Cause {
 	owner, known := n.owners[controller]
 	switch {
 	case !known || owner.Kind != kindReplicaSet:
@@ -356,7 +356,7 @@ func (n *namespace) own(p *pod, by int) (changed bool) {
 	}
 	c, ok := n.controllers[controller]
 	if !ok {
-		c = &controlled{top: n.topmostOwner(controller), cause: n.podCause(controller), revisions: n.workloadRevisions(controller)}
+		c = &controlled{top: n.topmostOwner(controller), cause: n.deletionCause(controller), revisions: n.workloadRevisions(controller)}
 		n.controllers[controller] = c
 	}
 	c.pods += by
@@ -392,7 +392,7 @@ func (n *namespace) ownersChanged() {
 	moved := map[types.UID]bool{}
 	for uid, c := range n.controllers {
 		now := *c
-		now.top, now.cause, now.revisions = n.topmostOwner(uid), n.podCause(uid), n.workloadRevisions(uid)
+		now.top, now.cause, now.revisions = n.topmostOwner(uid), n.deletionCause(uid), n.workloadRevisions(uid)
 		if now != *c {
 			*c, moved[uid] = now, true
 		}
@@ -402,7 +402,7 @@ func (n *namespace) ownersChanged() {
 	}
 	for _, p := range n.pods {
 		if moved[p.controller.UID] {
-			n.replace(p.withOwner(n.findOwner(p.controller), n.podCause(p.controller.UID), n.workloadRevisions(p.controller.UID)))
+			n.replace(p.withOwner(n.findOwner(p.controller), n.deletionCause(p.controller.UID), n.workloadRevisions(p.controller.UID)))
 		}
 	}
 }

@@ -60,7 +60,7 @@ func Compare(ctx context.Context, engine Replayer, log io.Reader, with map[strin
 			changes.Skipped++
 			return nil
 		}
-		input, err := loggedInput(decision.Input, other)
+		input, err := inputWith(decision.Input, other)
 		if err != nil {
 			return fmt.Errorf("line %d: %w", line, err)
 		}
@@ -87,8 +87,8 @@ func Compare(ctx context.Context, engine Replayer, log io.Reader, with map[strin
 	return changes, err
 }
 
-// loggedInput returns an input with the fields of another rule.
-func loggedInput(input json.RawMessage, other spec.Module) (json.RawMessage, error) {
+// inputWith returns an input with the fields of another rule.
+func inputWith(input json.RawMessage, other spec.Module) (json.RawMessage, error) {
 	fields := map[string]json.RawMessage{}
 	if err := json.Unmarshal(input, &fields); err != nil {
 		return nil, fmt.Errorf("reading the input: %w", err)
@@ -166,14 +166,14 @@ func differences(decision Decision, output json.RawMessage, failed error) ([]Cha
 	slices.Sort(keys)
 	for _, key := range slices.Compact(keys) {
 		if before, after := then.of(key), now.of(key); before != after {
-			found = append(found, Change{Rule: decision.Rule, Pod: podField(decision.Input, key), Then: before, Now: after})
+			found = append(found, Change{Rule: decision.Rule, Pod: requestedPod(decision.Input, key), Then: before, Now: after})
 		}
 	}
 	return found, nil
 }
 
-// podField returns the name of a request's pod, or else the key of the request.
-func podField(input json.RawMessage, key string) string {
+// requestedPod returns the name of a request's pod, or else the key of the request.
+func requestedPod(input json.RawMessage, key string) string {
 	type pod struct {
 		Pod struct {
 			Name string `json:"name"`
