@@ -45,7 +45,7 @@ func (p rulePublisher) Publish(ctx context.Context, publication certificates.Pub
 	return nil, errors.Join(errs...)
 }
 
-// trust sets the caBundle of every call of a url, and reports whether that changed the object.
+// trust sets the caBundle of every call to a url, and reports whether that changed the object.
 func trust(object *appsv1alpha1.PodTransitionRule, url, bundle string) (changed bool) {
 	for i := range object.Spec.Rules {
 		webhook := object.Spec.Rules[i].Webhook

@@ -2,7 +2,7 @@ package main
 
 import "strings"
 
-// maxArrows bounds the imports between rooms: the pairs of rooms of which one imports the other. A change that needs another raises it,
+// maxArrows bounds the imports between rooms: the pairs in which one room imports the other. A change that needs another raises it,
 // with the reason in its commit.
 const maxArrows = 50
 

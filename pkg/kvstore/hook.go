@@ -70,7 +70,7 @@ func NewHook(reader client.Reader, leadership Leadership, authorize Authorize) *
 	return &Hook{reader: reader, leadership: leadership, authorize: authorize}
 }
 
-// hookCall is the part of a POST of PodOps that the hook reads.
+// hookCall is the part of a POST from PodOps that the hook reads.
 type hookCall struct {
 	TraceID   string `json:"traceId"`
 	Stage     string `json:"stage"`

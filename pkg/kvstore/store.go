@@ -26,7 +26,7 @@ import (
 	"github.com/podops-dev/podops/pkg/kvstore/plan"
 )
 
-// Bounds of the calls of stores.
+// Bounds of calls to stores.
 const (
 	callTimeout    = 2 * time.Second
 	callers        = 8        // stores that are called at a time
@@ -225,7 +225,7 @@ func (h *HTTPStore) Move(ctx context.Context, addresses map[string]string, move 
 	return errors.Join(errs...)
 }
 
-// memberStatus is the part of the status of a member that the operator reads.
+// memberStatus is the part of a member's status that the operator reads.
 type memberStatus struct {
 	ID      string `json:"id"`
 	State   string `json:"state"`

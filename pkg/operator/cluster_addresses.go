@@ -87,7 +87,7 @@ func (c *clusterAddresses) Owner(address netip.Addr) (string, error) {
 	return c.owners[address], nil
 }
 
-// Has reports whether an address is known to be of a node or of the API server.
+// Has reports whether an address is known to be that of a node or the API server.
 func (c *clusterAddresses) Has(address netip.Addr) bool {
 	owner, _ := c.Owner(address.Unmap().WithZone("")) // No address is known before they are read.
 	return owner != ""

@@ -48,7 +48,7 @@ func (p *collectorPacer) collected() {
 	p.arm()
 }
 
-// gcPercent returns the GOGC of a heap of which these bytes are live.
+// gcPercent returns the GOGC for a heap with these live bytes.
 func gcPercent(live uint64) int {
 	return int(min(100+100*garbageBytes/max(live, 1), mostGCPercent))
 }

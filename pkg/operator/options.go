@@ -77,8 +77,8 @@ type Options struct {
 	HoldPreemption bool
 
 	// EvaluationTimeout bounds one evaluation of a built-in rule, for a batch of pods;
-	// PolicyTimeout is the CPU time of one evaluation of a user's module, for one pod.
-	// RoundBudget bounds the evaluation of all rules of a namespace in one round.
+	// PolicyTimeout is the CPU time for one evaluation of a user's module, for one pod.
+	// RoundBudget bounds how long one round evaluates a namespace's rules.
 	EvaluationTimeout time.Duration
 	PolicyTimeout     time.Duration
 	RoundBudget       time.Duration

@@ -60,7 +60,7 @@ func (w podStatusWriter) Patch(ctx context.Context, object client.Object, patch 
 	return readVersion(body, written)
 }
 
-// Numbers of fields of metav1.ObjectMeta.
+// Field numbers in metav1.ObjectMeta.
 const (
 	metadataUID             = 5
 	metadataResourceVersion = 6

@@ -211,7 +211,7 @@ func registerOwners(mgr manager.Manager, index ruleIndex, measured *ownerscale.M
 	return nil
 }
 
-// registerPods registers the controllers of the lifecycles of pods, and of PodOperations.
+// registerPods registers the controllers of pods' lifecycles, and of PodOperations.
 func registerPods(
 	mgr manager.Manager, index ruleIndex, writer *podwriter.Writer, gatherer *podfacts.Gatherer, times lifecycle.Options, measured *Metrics, workers int,
 ) error {

@@ -32,7 +32,7 @@ import (
 	rulewebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
 )
 
-// ServingOptions are the flags of the servers of webhooks and metrics.
+// ServingOptions are the flags of the webhook and metrics servers.
 type ServingOptions struct {
 	// WebhookClientCA is a file with the CAs of API servers. Empty: clients of the webhook
 	// port are not verified, and responses reveal nothing to them.

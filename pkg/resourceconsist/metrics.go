@@ -10,7 +10,7 @@ import (
 	"github.com/podops-dev/podops/pkg/runtime/metricseries"
 )
 
-// maxShown is the number of employees of one employer that have a metric; the other
+// maxShown is how many employees of one employer have a metric; the other
 // employees are counted in one series.
 const maxShown = 100
 

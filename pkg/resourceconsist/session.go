@@ -15,7 +15,7 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist/plan"
 )
 
-// session holds the inputs, the plan and the results of one reconcile of one employer.
+// session holds the inputs, the plan and the results when one employer is reconciled.
 type session struct {
 	employer client.Object
 	key      types.NamespacedName

@@ -39,7 +39,7 @@ type Config struct {
 	// cluster does not use up the quota of the account. Zero: 10.
 	CallsPerSecond float64
 
-	// Attempts is the total number of attempts of a call that is throttled or fails in
+	// Attempts is how often in all a call is attempted that is throttled or fails in
 	// transit. Zero: 4.
 	Attempts int
 

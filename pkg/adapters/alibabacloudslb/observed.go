@@ -12,7 +12,7 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
-// defaultGroup is the id of the backends of a load balancer that are in no vServer group.
+// defaultGroup is the id for a load balancer's backends that are in no vServer group.
 // No group has this id.
 const defaultGroup = "(default server group)"
 

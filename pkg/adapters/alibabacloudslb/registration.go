@@ -55,7 +55,7 @@ func registrations(serviceID string, settings Settings, members []member, groups
 	return byID
 }
 
-// managedTraffic returns the traffic of a pod of a managed Service.
+// managedTraffic returns the traffic of a pod behind a managed Service.
 func managedTraffic(r *registration, settings Settings) PodExtraStatus {
 	if r == nil || r.empty() {
 		return PodExtraStatus{Traffic: TrafficOff}
@@ -82,7 +82,7 @@ func managedTraffic(r *registration, settings Settings) PodExtraStatus {
 	}
 }
 
-// observedTraffic returns the traffic of a pod of an observed Service, and whether any
+// observedTraffic returns the traffic of a pod behind an observed Service, and whether any
 // group has the pod at all.
 func observedTraffic(m member, groups map[string][]Backend) (extra PodExtraStatus, registered bool) {
 	on, off, absent := 0, 0, 0

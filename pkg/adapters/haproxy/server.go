@@ -141,7 +141,7 @@ func serverPrefix(service *corev1.Service) string {
 	return service.Namespace + "_" + service.Name + "_"
 }
 
-// parseServerName returns the pod of a server of a Service; false: the server belongs to another
+// parseServerName returns the pod behind a Service's server; false: the server belongs to another
 // Service.
 func parseServerName(service *corev1.Service, name string) (pod string, ours bool) {
 	rest, ours := strings.CutPrefix(name, serverPrefix(service))

@@ -27,7 +27,7 @@ const (
 	maxControllersPerNamespace = 8
 	maxControllers             = 500
 
-	// maxFinalizersPerPod is how many of the finalizers of a pod are measured: the first by name.
+	// maxFinalizersPerPod is how many of a pod's finalizers are measured: the first by name.
 	maxFinalizersPerPod = 4
 )
 

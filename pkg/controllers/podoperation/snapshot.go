@@ -40,7 +40,7 @@ func (r *Reconciler) snapshot(ctx context.Context, operation *appsv1alpha1.PodOp
 	return snapshot, nil
 }
 
-// replicaSets returns the UIDs of the ReplicaSets of the Deployment that owns the targets.
+// replicaSets returns the UIDs of the ReplicaSets whose Deployment owns the targets.
 func (r *Reconciler) replicaSets(ctx context.Context, operation *appsv1alpha1.PodOperation) (sets.Set[types.UID], error) {
 	owner := operation.Spec.Target.Owner
 	if owner == nil || owner.Kind != podoperation.KindDeployment {

@@ -25,7 +25,7 @@ type inspection struct {
 	err error
 }
 
-// codeSchema is the code of problems of the schema of parameters.
+// codeSchema is the code for problems in the schema of parameters.
 const codeSchema = "schema"
 
 // Codes of problems: imports or data that cannot be used, and an import that does not exist.
@@ -34,7 +34,7 @@ const (
 	codeNotFound = "import_not_found"
 )
 
-// codeTooLarge is the code of the problem of a policy that is not loaded.
+// codeTooLarge is the code for a policy that is not loaded.
 const codeTooLarge = "too_large"
 
 // inspected returns the inspection of the present version.

@@ -156,7 +156,7 @@ func eventAction(reason rule.Reason) string {
 	return printable.Prefix(fmt.Sprintf("%s/%s/%s", reason.Stage, reason.Code, reason.Rule), maxActionBytes)
 }
 
-// digest adds the rules and codes of the reasons of a request to a hash.
+// digest adds the rules and codes of a request's reasons to a hash.
 func digest(hash hash.Hash64, reasons []rule.Reason) {
 	for _, reason := range reasons {
 		_, _ = hash.Write([]byte(reason.Rule.String() + "=" + string(reason.Code) + ",")) // never fails

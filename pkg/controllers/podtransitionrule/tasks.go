@@ -114,7 +114,7 @@ func (r *Reconciler) tracedIn(requests []rule.Request) []tracing.Lifecycle {
 	return r.traced(requests)
 }
 
-// tracedLifecycles returns the lifecycles of the pods of a task that still wait and whose traces are exported.
+// tracedLifecycles returns the lifecycles of a task's pods that still wait and whose traces are exported.
 func (r *Reconciler) tracedLifecycles(snapshot snapshot, pods []appsv1alpha1.TaskPod) []tracing.Lifecycle {
 	if r.traced == nil {
 		return nil

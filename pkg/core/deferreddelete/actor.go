@@ -81,7 +81,7 @@ const (
 	userNodes            = serviceAccounts + "node-controller"
 )
 
-// controllerUser returns the user of the controller of a kind of owner, empty for kinds that
+// controllerUser returns the user that controls a kind of owner, empty for kinds that
 // Kubernetes does not have.
 func controllerUser(kind string) string {
 	switch kind {
@@ -131,7 +131,7 @@ func isCustomController(user string, pod *corev1.Pod) bool {
 	return kind != "" && controllerUser(kind) == "" && strings.HasPrefix(user, anyServiceAccount) && !strings.HasPrefix(user, serviceAccounts)
 }
 
-// OwnerKind returns the kind of the controller of a pod if its API group is Kubernetes' own, or
+// OwnerKind returns the kind of a pod's controller if its API group is Kubernetes' own, or
 // else its kind and group; empty for a pod without a controller.
 func OwnerKind(pod *corev1.Pod) string {
 	controller := metav1.GetControllerOfNoCopy(pod)

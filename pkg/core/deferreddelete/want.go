@@ -138,7 +138,7 @@ func rollingPartition(set *appsv1.StatefulSet) int {
 	return int(*rolling.Partition)
 }
 
-// parseOrdinal returns the number at the end of the name of a pod of a StatefulSet.
+// parseOrdinal returns the number at the end of a StatefulSet pod's name.
 func parseOrdinal(name string) (int, bool) {
 	ordinal, err := strconv.Atoi(name[strings.LastIndex(name, "-")+1:])
 	return ordinal, err == nil && ordinal >= 0

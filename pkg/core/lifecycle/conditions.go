@@ -15,7 +15,7 @@ type Condition struct {
 	Type, Reason, Message string
 }
 
-// conditionStatuses returns the messages of the conditions of PodOps that are True on a pod, by
+// conditionStatuses returns the messages of PodOps' conditions that are True on a pod, by
 // type; nil if none is True.
 func conditionStatuses(pod *corev1.Pod) map[string]string {
 	var messages map[string]string

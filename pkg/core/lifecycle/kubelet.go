@@ -2,7 +2,7 @@ package lifecycle
 
 import appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 
-// Readiness is the combined state of gate and kubelet of a pod, from which waits are measured.
+// Readiness is the combined state of a pod's gate and kubelet, from which waits are measured.
 type Readiness string
 
 const (

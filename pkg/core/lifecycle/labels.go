@@ -99,7 +99,7 @@ func operationIDs(labels map[string]string) []string {
 // IDs returns every id that a label of a pod names, sorted.
 func IDs(labels map[string]string) []string { return operationIDs(labels) }
 
-// labelValue returns the value of a label of an id, and whether it is present. It allocates no key: every step of an
+// labelValue returns an id's label value, and whether it is present. It allocates no key: every step of an
 // id reads most of its labels.
 func labelValue(labels map[string]string, prefix, id string) (value string, ok bool) {
 	var buffer [128]byte // of the longest prefix, and an id of at most 63 bytes
@@ -108,7 +108,7 @@ func labelValue(labels map[string]string, prefix, id string) (value string, ok b
 	return value, ok
 }
 
-// Value returns the value of a label of an id, and whether it is present. prefix is one of the prefixes that end
+// Value returns an id's label value, and whether it is present. prefix is one of the prefixes that end
 // in the domain of PodOpsLifecycle.
 func Value(labels map[string]string, prefix, id string) (value string, ok bool) {
 	return labelValue(labels, prefix, id)

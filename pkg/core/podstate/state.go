@@ -265,7 +265,7 @@ func (s State) In(phase Phase) []Operation {
 	return slices.DeleteFunc(slices.Clone(s.Operations), func(o Operation) bool { return o.Phase != phase })
 }
 
-// listOperations returns the operations of the ids of a pod that are in a phase.
+// listOperations returns the operations whose ids are in a phase on a pod.
 func listOperations(facts lifecycle.PodFacts) []Operation {
 	var operations []Operation
 	for _, id := range lifecycle.IDs(facts.Labels) {

@@ -123,7 +123,7 @@ func isUnscaled(old, requested *appsv1.ReplicaSet) bool {
 	return old.Annotations[deploymentReplicasAnnotationKey] == requested.Annotations[deploymentReplicasAnnotationKey]
 }
 
-// Others returns the number of pods of a ReplicaSet that do not have the control label; pods are its pods with the label.
+// Others returns how many of a ReplicaSet's pods do not have the control label; pods are its pods with the label.
 // A ReplicaSet with other pods is never kept: they depend on no rule. The status may be behind pods that terminate, so where the
 // template has the label both numbers must say so: status.replicas and status.fullyLabeledReplicas.
 func Others(set *appsv1.ReplicaSet, pods []*corev1.Pod) int {

@@ -115,7 +115,7 @@ func byReadyTime(a, b *corev1.Pod, now time.Time) int {
 	)
 }
 
-// byAge orders by the power of two of the age, the younger first.
+// byAge orders by the age's power of two, the younger first.
 func byAge(a, b, now time.Time) int {
 	if a.Equal(b) {
 		return 0
@@ -130,7 +130,7 @@ func power(age time.Duration) int {
 	return int(math.Log2(float64(age)))
 }
 
-// restarts returns the most restarts of a container of the pod.
+// restarts returns the most restarts among the pod's containers.
 func restarts(pod *corev1.Pod) int32 {
 	var most int32
 	for _, status := range pod.Status.ContainerStatuses {

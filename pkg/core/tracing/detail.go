@@ -9,7 +9,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/rule"
 )
 
-// MaxTraces bounds the traces in which an evaluation of a batch of pods, or a call about them, has a span.
+// MaxTraces bounds the traces in which an evaluation for a batch of pods, or a call about them, has a span.
 const MaxTraces = 64
 
 // Evaluation is one evaluation of a rule that the decision log has.

@@ -25,7 +25,7 @@ type Lifecycle struct {
 	Trace trace.TraceID
 }
 
-// NewLifecycle returns the lifecycle of an id of a pod. It returns false if the pod does not record when the lifecycle
+// NewLifecycle returns the lifecycle for an id on a pod. It returns false if the pod does not record when the lifecycle
 // began: no manager that exports traces has seen its begin.
 func NewLifecycle(namespace, pod string, uid types.UID, labels map[string]string, id string) (Lifecycle, bool) {
 	began, ok := lifecycle.Value(labels, appsv1alpha1.BeganLabelPrefix, id)
@@ -57,7 +57,7 @@ func newTraceID(uid types.UID, id, began string) trace.TraceID {
 	return trace.TraceID(sum[:16])
 }
 
-// newSpanID returns the id of the span of a trace with a name that is unique in the trace.
+// newSpanID returns the span id for a name that is unique in its trace.
 func newSpanID(of trace.TraceID, unique ...string) trace.SpanID {
 	sum := sha256.Sum256(append(of[:], strings.Join(unique, "/")...))
 	return trace.SpanID(sum[:8])

@@ -12,7 +12,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/podstate"
 )
 
-// Pod is the part of a version of a pod that its spans are derived from.
+// Pod is the part of a pod version that its spans are derived from.
 type Pod struct {
 	Namespace, Name string
 	UID             types.UID
@@ -21,7 +21,7 @@ type Pod struct {
 	// Annotations are read for the rules that withhold the pod; nil while nothing waits on it.
 	Annotations map[string]string
 
-	// Workload is the workload at the top of the chain of controllers as "<Kind>/<name>"; empty without one.
+	// Workload is the workload at the top of the controller chain as "<Kind>/<name>"; empty without one.
 	Workload string
 
 	// Terminating is when the deletion of the pod was requested; zero if it was not.
@@ -205,7 +205,7 @@ func recorded(labels map[string]string) []string {
 	return ids
 }
 
-// mark is the beginning of a phase of an id.
+// mark is the beginning of a phase for an id.
 type mark struct {
 	phase podstate.Phase
 	order int
@@ -222,7 +222,7 @@ const (
 	orderTerminating
 )
 
-// collectMarks returns the beginnings of the phases of an id that a pod shows, in their order. The first of them is the
+// collectMarks returns the beginnings of the id's phases that a pod shows, in their order. The first of them is the
 // begin.
 func collectMarks(pod *Pod, id string) []mark {
 	marks := make([]mark, 0, orderTerminating+1)

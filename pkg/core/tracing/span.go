@@ -9,15 +9,15 @@ import (
 	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
-// Names of spans. The names of phases are those of podstate.Phase.
+// Names of spans. The names of phases are the values of podstate.Phase.
 const (
 	// NameLifecycle begins the name of a trace's root span, which the type of the operation ends.
 	NameLifecycle = "lifecycle"
 
-	// NameEvaluation is the name of the span of one evaluation of a rule.
+	// NameEvaluation is the span name of one evaluation of a rule.
 	NameEvaluation = "evaluation"
 
-	// NamePost and NamePoll are the names of the spans of the calls of webhook rules.
+	// NamePost and NamePoll are the span names of webhook rules' calls.
 	NamePost = "webhook POST"
 	NamePoll = "webhook poll"
 )

@@ -43,7 +43,7 @@ func (x *exceptions) exceptionFor(object *appsv1alpha1.PodTransitionRule, reques
 	return "", ""
 }
 
-// exempt returns whether a rule exempts the revision of a request's pod, and the text of the reason.
+// exempt returns whether a rule exempts the revision of a request's pod, and the reason's text.
 func exempt(entry appsv1alpha1.TransitionRule, request rule.Request) (rule.Exception, string) {
 	state := request.Pod.Revision.State
 	abandoned := state == rule.RevisionAbandoned && entry.ExemptRevisions == appsv1alpha1.ExemptAbandoned

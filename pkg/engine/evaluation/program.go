@@ -115,7 +115,7 @@ func inspectionCode(err error) rule.Code {
 	return rule.CodeNotReached
 }
 
-// moduleOwner returns the owner that is charged for a module: the PodTransitionPolicy that it is of, or the namespace of
+// moduleOwner returns the owner that is charged for a module: its PodTransitionPolicy, or the namespace of
 // the rule.
 func moduleOwner(object types.NamespacedName, custom *spec.Custom) string {
 	return spec.Module{ID: rule.RuleID{Ruleset: object}, Custom: custom}.Owner()
@@ -201,7 +201,7 @@ func fallback(ctx context.Context, engine Engine, object types.NamespacedName, r
 	return prepared
 }
 
-// withReason replaces the code and message of a verdict of a fallback.
+// withReason replaces the code and message of a fallback's verdict.
 func withReason(verdict rule.Verdict, code rule.Code, message string) rule.Verdict {
 	if verdict.Outcome == rule.Passed && verdict.Would == "" {
 		return verdict
@@ -215,7 +215,7 @@ func withReason(verdict rule.Verdict, code rule.Code, message string) rule.Verdi
 	return withReasons
 }
 
-// ErrorCode returns the code of an error of preparing a rule.
+// ErrorCode returns the code for an error when a rule is prepared.
 func ErrorCode(err error) rule.Code {
 	if errors.Is(err, objectbounds.ErrTooLarge) {
 		return rule.CodeTooLarge

@@ -129,7 +129,7 @@ func plainMessage(message string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(message), " "), vet.File+":", "row ")
 }
 
-// explained returns the code and the readable message of the error of one request.
+// explained returns the code and the readable message for one request's error.
 func explained(err error) (rule.Code, string) {
 	located, reported := &topdown.Error{}, &ModuleError{}
 	switch {

@@ -88,7 +88,7 @@ type Engine struct {
 	library      *library
 	terms        *termCache
 
-	// schema is the JSON schema of the input of a user's module.
+	// schema is the JSON schema for the input of a user's module.
 	schema map[string]any
 
 	// memory holds *moduleInfo by infoKey, *compiled by programKey, documents by documentKey, versionedPod by podKey and

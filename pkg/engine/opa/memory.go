@@ -45,7 +45,7 @@ const (
 	collectionBytes = 300
 )
 
-// documentBytes returns approximately the memory of JSON and of its terms, and not less.
+// documentBytes returns approximately the memory of JSON with its terms, and not less.
 func documentBytes(document json.RawMessage) int64 {
 	scalars := bytes.Count(document, []byte(",")) + bytes.Count(document, []byte(":")) + 1
 	collections := bytes.Count(document, []byte("[")) + bytes.Count(document, []byte("{"))

@@ -35,7 +35,7 @@ type versionedPod struct {
 	term    *ast.Term
 }
 
-// fieldNames are the names of all fields of the input, as terms.
+// fieldNames are all field names of the input, as terms.
 //
 //nolint:gochecknoglobals // terms of constants, which nothing modifies
 var fieldNames = func() map[string]*ast.Term {
@@ -184,7 +184,7 @@ func sortKeys(in any) {
 	ast.WalkTerms(in, func(*ast.Term) bool { return false })
 }
 
-// env is the environment of all requests of one round, as terms.
+// env is the environment of one round's requests, as terms.
 type env struct {
 	now, namespace, counts, permits *ast.Term
 

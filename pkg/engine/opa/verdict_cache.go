@@ -27,7 +27,7 @@ type projection struct {
 	task       bool
 }
 
-// newProjection returns the projection of a rule of a built-in kind; an empty literal is an empty object.
+// newProjection returns the projection for a rule of a built-in kind; an empty literal is an empty object.
 func newProjection(kind rule.Kind, literal []byte) (projection, error) {
 	literalFields := struct {
 		Name       string                `json:"name"`
@@ -125,7 +125,7 @@ func (l projection) project(request rule.Request) rule.Request {
 	return projected
 }
 
-// maxCachedBytes is roughly the limit of the cached verdicts of one rule.
+// maxCachedBytes is roughly the limit for one rule's cached verdicts.
 const maxCachedBytes = 16 << 10
 
 // entryOverhead is roughly the memory that a map needs for one verdict.
@@ -151,7 +151,7 @@ type verdictCache struct {
 	mu sync.Mutex
 }
 
-// cacheKey is the key of the cachedVerdicts of one rule.
+// cacheKey is the key of one rule's cachedVerdicts.
 type cacheKey struct{ of *verdictCache }
 
 // cachedVerdicts are the verdicts of one rule by projection.

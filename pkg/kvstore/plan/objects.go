@@ -121,7 +121,7 @@ func MemberLabels(cluster string) map[string]string {
 	return labels
 }
 
-// meta returns the metadata of an object of the cluster.
+// meta returns the metadata for an object of the cluster.
 func (p *planner) meta(name string, labels map[string]string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: p.Cluster.Namespace, Name: name, Labels: labels,
@@ -286,7 +286,7 @@ func checkName(cluster string, u *kvstorev1.UpgradeStatus) string {
 	return fmt.Sprintf("%s-check-%d-%d", cluster, u.Generation, u.Ordinal)
 }
 
-// backupName returns the name of the Job of a backup after a number of failures.
+// backupName returns a backup's Job name after a number of failures.
 func backupName(cluster string, failures int32) string {
 	return cluster + "-backup-" + strconv.Itoa(int(failures))
 }

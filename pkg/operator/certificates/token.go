@@ -16,7 +16,7 @@ const (
 	// webhook has it.
 	tokenPrefix = "/token-"
 
-	// tokenBytes is the length of the part of the digest that is the token.
+	// tokenBytes is how many bytes of the digest are the token.
 	tokenBytes = 20
 
 	// TokenPaths begin the paths of the webhooks whose reviews PodOps acts on later: their paths

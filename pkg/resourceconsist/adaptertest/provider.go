@@ -18,11 +18,11 @@ const FakeLag = 5 * time.Second
 
 // Errors of the fake provider. Other errors are errors of ctx.
 var (
-	// ErrExists is the error of a creation of something that exists. It is not changed.
+	// ErrExists is the error when something is created that exists. It is not changed.
 	ErrExists = errors.New("exists already")
 	// ErrNotFound is the error of a change or a deletion of something that does not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrInUse is the error of the deletion of a pool with servers.
+	// ErrInUse is the error when a pool with servers is deleted.
 	ErrInUse = errors.New("in use")
 	// ErrInternal is the error of a request under Fail, FailOne or LostReply.
 	ErrInternal = errors.New("internal error")

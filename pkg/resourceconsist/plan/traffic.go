@@ -1,6 +1,6 @@
 package plan
 
-// State is the state of the traffic of one pod that a provider confirms.
+// State is the traffic state of one pod that a provider confirms.
 type State int
 
 const (

@@ -42,7 +42,7 @@ type owner struct {
 	place int
 }
 
-// NewCache returns an empty Cache of the given number of bytes.
+// NewCache returns an empty Cache with the given size in bytes.
 func NewCache[K comparable, V any](bytes int64) *Cache[K, V] {
 	return &Cache[K, V]{most: bytes, entries: map[K]*list.Element{}, owners: map[string]*owner{}}
 }
@@ -114,7 +114,7 @@ func (c *Cache[K, V]) Bytes() int64 {
 	return c.used
 }
 
-// BytesUsedBy returns the size of the values of one owner.
+// BytesUsedBy returns the size of one owner's values.
 func (c *Cache[K, V]) BytesUsedBy(name string) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

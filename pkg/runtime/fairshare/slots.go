@@ -19,7 +19,7 @@ type SlotOptions struct {
 	// Each is the number of slots that one owner may hold at a time; 0: all slots.
 	Each int
 
-	// Waiting is the number of calls of one owner that may wait; 0: any number.
+	// Waiting is how many calls of one owner may wait; 0: any number.
 	Waiting int
 }
 

@@ -24,7 +24,7 @@ func (x *Index) WatchControllers(notify func(controller Controller, present bool
 	x.controllers = notify
 }
 
-// own adds the pod to the number of pods of its controller, or subtracts it.
+// own adds the pod to its controller's number of pods, or subtracts it.
 func (x *Index) own(n *namespace, p *pod, by int) {
 	if !n.own(p, by) || x.controllers == nil {
 		return

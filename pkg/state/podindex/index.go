@@ -99,7 +99,7 @@ type namespace struct {
 	// uncontrolled are the available pods without the control label, by their controller.
 	uncontrolled map[types.UID]map[types.UID]bool
 
-	// ledPods and ledOwners are the numbers of pods and of workloads that pods own.
+	// ledPods and ledOwners are how many pods and workloads pods own.
 	ledPods, ledOwners int
 }
 
@@ -131,7 +131,7 @@ func (x *Index) namespace(name string) *namespace {
 	return n
 }
 
-// custom reports whether some rule of the namespace is of kind rego.
+// custom reports whether some rule of the namespace has the kind rego.
 func (n *namespace) custom() bool {
 	for _, r := range n.rules {
 		if r.custom {

@@ -329,7 +329,7 @@ func (n *namespace) noteNewest() {
 	n.noteOldest()
 }
 
-// topmostOwner returns the UID of the owner that rules see of a controller's pods.
+// topmostOwner returns the UID of the owner that rules see for a controller's pods.
 func (n *namespace) topmostOwner(controller types.UID) types.UID {
 	if top, known := n.top(controller); known {
 		return top
@@ -347,7 +347,7 @@ func (n *namespace) findOwner(controller rule.Owner) rule.Owner {
 	return rule.Owner{Kind: owner.Kind, Name: owner.Name, UID: owner.UID}
 }
 
-// own adds the pod to the number of pods of its controller, or subtracts it. It reports whether it
+// own adds the pod to its controller's number of pods, or subtracts it. It reports whether it
 // is the first or the last pod.
 func (n *namespace) own(p *pod, by int) (changed bool) {
 	controller := p.controller.UID

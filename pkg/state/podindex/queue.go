@@ -21,7 +21,7 @@ type queue struct {
 	changed map[types.UID]*pod
 	list    *waitingList
 
-	// versions numbers the lists of all queues of an Index.
+	// versions numbers the lists in all queues of an Index.
 	versions *uint64
 }
 

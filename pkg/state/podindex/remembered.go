@@ -59,7 +59,7 @@ func (n *namespace) unreadable(r *ruleset) []Owner {
 	return owners
 }
 
-// podsBelow returns the number of selected pods of a workload and of its ReplicaSets.
+// podsBelow returns how many selected pods a workload and its ReplicaSets have.
 func (n *namespace) podsBelow(r *ruleset, top types.UID) int {
 	pods := 0
 	for controller, own := range r.byOwner {

@@ -17,7 +17,7 @@ func revisionHash(labels map[string]string) string {
 	return labels[appsv1.ControllerRevisionHashLabelKey]
 }
 
-// revisions are the states of the revisions of a controller of pods.
+// revisions are the revision states of a pod controller.
 type revisions struct {
 	// all is the state of every pod, as for a ReplicaSet; empty if it depends on the hash.
 	all rule.RevisionState
@@ -41,7 +41,7 @@ func (r revisions) revisionState(hash string) rule.RevisionState {
 	}
 }
 
-// workloadRevisions returns the revisions of a controller of pods.
+// workloadRevisions returns the revisions of a pod controller.
 func (n *namespace) workloadRevisions(controller types.UID) revisions {
 	owner, known := n.owners[controller]
 	switch {

@@ -75,7 +75,7 @@ type Decision struct {
 
 	DurationMicroseconds int64 `json:"durationMicroseconds"`
 
-	// TraceIDs are the ids of the traces of the lifecycles that were evaluated, sorted. A lifecycle
+	// TraceIDs are the trace ids of the evaluated lifecycles, sorted. A lifecycle
 	// without an exported trace has none.
 	TraceIDs []string `json:"traceIds,omitempty"`
 

@@ -156,7 +156,7 @@ func (w *Writer) traced(requests []rule.Request) []tracing.Lifecycle {
 	return w.options.Tracer.Lifecycles(requests)
 }
 
-// traceIDs returns the ids of the traces of lifecycles, sorted.
+// traceIDs returns the trace ids of lifecycles, sorted.
 func traceIDs(of []tracing.Lifecycle) []string {
 	var ids []string
 	for _, lifecycle := range of {

@@ -239,7 +239,7 @@ func (s *Snapshot) Template(owner rule.Owner) *corev1.PodTemplateSpec {
 	return nil
 }
 
-// PodsOwnedBy returns the pods of a workload of the snapshot, including the pods of its ReplicaSets.
+// PodsOwnedBy returns a workload's pods in the snapshot, including the pods of its ReplicaSets.
 func (s *Snapshot) PodsOwnedBy(owner types.UID) []*corev1.Pod {
 	sets := map[types.UID]bool{owner: true}
 	for _, set := range s.ReplicaSetsOwnedBy(owner) {

@@ -40,7 +40,7 @@ type Finding struct {
 	// its namespace.
 	Object string `json:"object"`
 
-	// More is the number of other pods of the same owner with the same finding.
+	// More is how many other pods of the same owner have the same finding.
 	More int `json:"more,omitempty"`
 
 	// Text describes the finding.

@@ -18,7 +18,7 @@ import (
 	"github.com/podops-dev/podops/pkg/view/clusterstate"
 )
 
-// keptScaleDown describes the scale-down of the ReplicaSet of a pod that is to be deleted for it.
+// keptScaleDown describes the ReplicaSet's scale-down for which a pod is to be deleted.
 func (x *explainer) keptScaleDown() {
 	deletes := slices.ContainsFunc(x.state.Operations, func(o podstate.Operation) bool { return o.ID == appsv1alpha1.PodDeleteID })
 	for _, set := range x.s.ReplicaSets {

@@ -86,7 +86,7 @@ const (
 	OperationOfPodOp Situation = "pod-operation"
 )
 
-// The situations of workloads and of rules.
+// The situations of workloads and rules.
 const (
 	RolloutPaused   Situation = "rollout-paused"
 	RolloutDeadline Situation = "rollout-deadline"

@@ -67,7 +67,7 @@ func (x *explainer) blocked(id string, stage appsv1alpha1.TransitionStage) []app
 	return all
 }
 
-// rulesetName returns the name of a PodTransitionRule from the end of an annotation's key.
+// rulesetName returns the PodTransitionRule name at the end of an annotation's key.
 func (x *explainer) rulesetName(key string) string {
 	for _, ruleset := range x.s.Rules {
 		if strings.HasSuffix(appsv1alpha1.DetailAnnotationKey(ruleset.Name), "/"+key) {

@@ -283,7 +283,7 @@ func readyMessage(object *appsv1alpha1.PodTransitionRule) string {
 	return ""
 }
 
-// stalledSituation returns the situation of a reason of the condition Stalled.
+// stalledSituation returns the situation for a reason of the condition Stalled.
 func stalledSituation(reason string) Situation {
 	switch reason {
 	case appsv1alpha1.ReasonNeverPasses:

@@ -42,7 +42,7 @@ func (r renderer) side() []Line {
 	return lines
 }
 
-// sideColumns are the columns of the lines of rules, budgets and load balancers.
+// sideColumns are the columns in the lines of rules, budgets and load balancers.
 type sideColumns struct {
 	width   int               // of the frame
 	names   int               // columns of names

@@ -2,7 +2,7 @@ package rolloutview
 
 import "strings"
 
-// Style is the meaning of a piece of text. Each meaning is in the text as well: colors add nothing.
+// Style is the meaning of a text. Each meaning is in the text as well: colors add nothing.
 type Style int
 
 // Styles of segments.

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/text/width"
 )
 
-// Width returns the number of a text's terminal columns: two for wide characters of East Asian
+// Width returns a text's number of terminal columns: two for wide characters of East Asian
 // scripts, zero for marks that combine with the character before them.
 func Width(text string) int {
 	columns := 0

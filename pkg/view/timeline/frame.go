@@ -184,7 +184,7 @@ func (t Timeline) legend() rolloutview.Line {
 	return line
 }
 
-// table returns the durations of the phases of all pods.
+// table returns the phase durations of all pods.
 func (t Timeline) table() []rolloutview.Line {
 	phases := t.Summary()
 	if len(phases) == 0 {

@@ -83,7 +83,7 @@ func History(pods []*corev1.Pod, events []*corev1.Event, revision func(*corev1.P
 	return all
 }
 
-// OwnerName returns the name of the ReplicaSet or StatefulSet of a deleted pod: the name of the pod without the last
+// OwnerName returns the ReplicaSet or StatefulSet name of a deleted pod: the pod's name without the last
 // part.
 func OwnerName(name string) string {
 	if at := strings.LastIndexByte(name, '-'); at > 0 {

@@ -29,7 +29,7 @@ type Guard struct {
 	AllowHosts []string
 }
 
-// Cluster has the addresses of the nodes and of the API server.
+// Cluster has the addresses of nodes and the API server.
 type Cluster interface {
 	// Owner returns the role of an address in the cluster, such as "of a node of the cluster"; ""
 	// for all others. An error means that the addresses are not known yet.

@@ -156,7 +156,7 @@ func newRequest(ctx context.Context, endpoint Endpoint, method string, target *u
 	return request, nil
 }
 
-// read returns the body of an answer of status 2xx.
+// read returns the body of an answer with status 2xx.
 func (c *Client) read(response *http.Response) ([]byte, error) {
 	if response.StatusCode < 200 || response.StatusCode > 299 {
 		failure := fail(ClassHTTPStatus, "the service answers HTTP %d %s", response.StatusCode, http.StatusText(response.StatusCode))

@@ -129,7 +129,7 @@ func (m *Metrics) ageOfOldest() float64 {
 	return oldest.Seconds()
 }
 
-// watch makes open the source of the metric of circuit breakers.
+// watch makes open the source for the metric of circuit breakers.
 func (m *Metrics) watch(open func() map[[2]string]int) { m.open.Store(&open) }
 
 // counted adds a result. Failures without a call have no latency.
@@ -185,7 +185,7 @@ func (m *Metrics) hostLabel(series *ruleSeries, namespace, host string) string {
 	return label
 }
 
-// keys returns the keys of the series of a rule with a host, and of the host's latency.
+// keys returns the keys of a rule's series with a host, and of the host's latency.
 func (s *ruleSeries) keys(namespace, host string) []seriesKey {
 	return []seriesKey{{namespace, s.object, s.rule, host}, {namespace: namespace, host: host}}
 }

@@ -155,7 +155,7 @@ func (r *reader) next() int {
 	return offset
 }
 
-// jsonKind returns the name of the type of a value for a message, without the value, which may be
+// jsonKind returns a value's type name for a message, without the value, which may be
 // long.
 func jsonKind(value any) string {
 	switch value.(type) {

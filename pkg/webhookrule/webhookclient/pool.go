@@ -14,7 +14,7 @@ import (
 
 // PoolOptions bound a pool. Zero values select the defaults.
 type PoolOptions struct {
-	// Workers is the number of calls of all namespaces that run at once. Default: 32.
+	// Workers is how many calls of all namespaces run at once. Default: 32.
 	Workers int
 
 	// Reserved is the number of further calls that run at once, at most two in each namespace: the
@@ -22,14 +22,14 @@ type PoolOptions struct {
 	// that answered its last call, so that calls that hang cannot. Default: twice as many as Workers.
 	Reserved int
 
-	// PerNamespace is the number of calls of one namespace that run at once. Default: half of
+	// PerNamespace is how many calls of one namespace run at once. Default: half of
 	// Workers.
 	PerNamespace int
 
-	// PerHost is the number of calls of one namespace to one host that run at once. Default: 4.
+	// PerHost is how many calls of one namespace to one host run at once. Default: 4.
 	PerHost int
 
-	// PerHostInAll is the number of calls of all namespaces to one host that run at once,
+	// PerHostInAll is how many calls of all namespaces to one host run at once,
 	// apart from the first call of each namespace. Default: 16.
 	PerHostInAll int
 

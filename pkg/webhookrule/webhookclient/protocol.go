@@ -41,7 +41,7 @@ type Resource struct {
 
 	UID string `json:"uid"`
 
-	// Owner is the workload at the top of the chain of controllers; nil without a known workload.
+	// Owner is the workload at the top of the controller chain; nil without a known workload.
 	Owner *ResourceOwner `json:"owner,omitempty"`
 
 	// Revision is the revision of the pod template that the pod was made from: the label

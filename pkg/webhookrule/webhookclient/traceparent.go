@@ -2,7 +2,7 @@ package webhookclient
 
 import "context"
 
-// traceParentKey is the key of the value of the header traceparent in a context.
+// traceParentKey is the key for the value of the header traceparent in a context.
 type traceParentKey struct{}
 
 // withTraceParent returns a context whose requests have a header traceparent. An empty value adds none.

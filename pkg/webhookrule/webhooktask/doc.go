@@ -1,4 +1,4 @@
-// Package webhooktask keeps the state of the calls of webhook rules: which pods a service was
+// Package webhooktask keeps the state of webhook rules' calls: which pods a service was
 // called for, its answers, and when it may be called again. It is pure: the time, the ids of calls
 // and the answers are parameters, and the calls to make are results.
 //

@@ -32,7 +32,7 @@ type Poll struct {
 	Pods []appsv1alpha1.TaskPod
 }
 
-// LastPoll is the state of the polls of a task in this process. It is lost with the process; the
+// LastPoll is the state of a task's polls in this process. It is lost with the process; the
 // zero value polls at once.
 type LastPoll struct {
 	// At is when the last poll ended.

@@ -11,7 +11,7 @@ import (
 	"github.com/podops-dev/podops/pkg/runtime/fairshare"
 )
 
-// Cluster is the owner of modules of objects without a namespace.
+// Cluster is the owner of modules in objects without a namespace.
 const Cluster = "PodTransitionPolicy"
 
 // Bounds of one owner, and of all owners together.

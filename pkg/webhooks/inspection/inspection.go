@@ -22,7 +22,7 @@ import (
 // response must be sent before then.
 const Timeout = 2500 * time.Millisecond
 
-// maxProblems is the number of errors of one module that a response lists.
+// maxProblems is how many errors of one module a response lists.
 const maxProblems = 10
 
 // Inspector checks one module, and keeps only its result in this process: a dry run must leave
@@ -69,7 +69,7 @@ type Checker struct {
 	budget *budget
 }
 
-// maxRequests is the number of requests of one owner that may wait for a slot.
+// maxRequests is how many requests of one owner may wait for a slot.
 const maxRequests = 32
 
 // New returns a Checker. timeout is for all modules of one request, and atOnce the

@@ -12,7 +12,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/objectbounds"
 )
 
-// outline is the part that is decoded of an object of unknown size.
+// outline is the part that is decoded from an object of unknown size.
 type outline struct {
 	Metadata struct {
 		Name              string       `json:"name"`

@@ -153,7 +153,7 @@ func unread(ctx context.Context, name string, err error) error {
 	return fmt.Errorf("reading PodTransitionPolicy %q: %w", name, err)
 }
 
-// fits returns the errors of the parameters of a rule against its policy.
+// fits returns the errors in a rule's parameters against its policy.
 func fits(rego *appsv1alpha1.RegoRule, policy *appsv1alpha1.PodTransitionPolicy, path *field.Path) field.ErrorList {
 	name := path.Child("policyRef", "name")
 	if policy.DeletionTimestamp != nil {

@@ -111,7 +111,7 @@ func (r Reader) manager(ctx context.Context, manager *clusterstate.Manager) erro
 	return nil
 }
 
-// breakGlass reads the break-glass annotations of the namespace and of the manager's namespace.
+// breakGlass reads the break-glass annotations of the namespace and the manager's namespace.
 func (r Reader) breakGlass(ctx context.Context, snapshot *clusterstate.Snapshot) error {
 	for name, reason := range map[string]*string{snapshot.Namespace: &snapshot.BreakGlass, r.ManagerNamespace: &snapshot.ClusterBreakGlass} {
 		namespace := &metav1.PartialObjectMetadata{}

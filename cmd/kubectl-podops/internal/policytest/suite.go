@@ -37,7 +37,7 @@ type suite struct {
 	// Now is the time of the decisions; default 2026-01-01T00:00:00Z.
 	Now *metav1.Time `json:"now,omitempty"`
 
-	// Pods are the pods of tests without pods of their own.
+	// Pods are the pods for tests without pods of their own.
 	Pods []testPod `json:"pods,omitempty"`
 
 	// Nodes are the nodes of tests that have none, by name. Any other node is ready, without labels.

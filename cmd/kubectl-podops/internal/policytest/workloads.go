@@ -112,7 +112,7 @@ func (w workload) add(objects *offline.Objects, template *corev1.Pod, pods map[r
 	}
 }
 
-// newReplicaSet returns the ReplicaSet of one revision of a Deployment.
+// newReplicaSet returns the ReplicaSet for one revision of a Deployment.
 func (w workload) newReplicaSet(
 	revision rule.RevisionState, age int, template corev1.PodTemplateSpec, meta metav1.ObjectMeta, replicas int32, now time.Time,
 ) *appsv1.ReplicaSet {

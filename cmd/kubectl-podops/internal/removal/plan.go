@@ -37,7 +37,7 @@ const (
 	// lookInterval is the time between two looks at a pod that terminates.
 	lookInterval = 2 * time.Second
 
-	// maxErrors is the number of errors of the API server in a row after which a pod counts as rejected.
+	// maxErrors is after how many errors of the API server in a row a pod counts as rejected.
 	maxErrors = 10
 )
 

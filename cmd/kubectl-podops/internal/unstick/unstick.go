@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	// reporter is the controller of the events of this verb.
+	// reporter is the controller of this verb's events.
 	reporter = "kubectl-podops"
 
 	// maxReason and maxNote bound texts in the annotation and the event; the API server accepts notes of

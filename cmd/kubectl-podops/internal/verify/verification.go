@@ -232,7 +232,7 @@ func (v *verification) addAnswer(answer admission.Answer) {
 	}
 }
 
-// findingID returns the id of a denial of a field.
+// findingID returns the id for a denied field.
 func findingID(field, otherwise string) string {
 	switch {
 	case field == "spec.selector":
@@ -246,7 +246,7 @@ func findingID(field, otherwise string) string {
 	}
 }
 
-// idOfProblem returns the id of a problem of a module.
+// idOfProblem returns the id for a module's problem.
 func idOfProblem(problem opa.Problem) string {
 	switch message := problem.Message; {
 	case strings.Contains(message, "undefined function"):

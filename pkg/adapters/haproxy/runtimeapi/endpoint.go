@@ -10,7 +10,7 @@ import (
 	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
-// maxSocketPath is the maximum length of the path of a socket on Linux.
+// maxSocketPath is the maximum length of a socket's path on Linux.
 const maxSocketPath = 107
 
 // Endpoint is the address of a Runtime API. It is comparable.

@@ -139,7 +139,7 @@ func (f *filler) fill(document any, node *structuralschema.Structural) error {
 	return nil
 }
 
-// below returns the schema of a member of an object, or nil.
+// below returns the schema for an object's member, or nil.
 func below(node *structuralschema.Structural, name string) *structuralschema.Structural {
 	if property, ok := node.Properties[name]; ok {
 		return &property

@@ -21,7 +21,7 @@ type Schema struct {
 	structural *structuralschema.Structural
 	validator  *validate.SchemaValidator
 
-	// nodes is the number of subschemas of any kind.
+	// nodes is the number of subschemas.
 	nodes int
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask"
 )
 
-// Answer is the answer of the service of a webhook rule about pods.
+// Answer is the answer of a webhook rule's service about pods.
 type Answer struct {
 	// Rule is "<PodTransitionRule>/<rule>"; empty for all webhook rules.
 	Rule string `json:"rule,omitempty"`

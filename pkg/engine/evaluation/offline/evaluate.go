@@ -31,7 +31,7 @@ type Options struct {
 	// Now is the time of the decision.
 	Now time.Time
 
-	// Answers are the answers of the services of webhook rules.
+	// Answers are the answers of webhook rules' services.
 	Answers []Answer
 
 	// Hold is the bound of the manager's holds.

@@ -9,7 +9,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/rule/spec"
 )
 
-// maxModuleRules bounds the number of rules of a user's module.
+// maxModuleRules bounds the number of rules in a user's module.
 const maxModuleRules = 200
 
 // codeContract is the code of a Problem that OPA accepts and PodOps rejects.

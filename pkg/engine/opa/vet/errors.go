@@ -71,7 +71,7 @@ func AsCompileError(err error) error {
 	return &CompileError{Problems: problems}
 }
 
-// maxChoices is the number of names of fields that a problem lists.
+// maxChoices is how many field names a problem lists.
 const maxChoices = 20
 
 // choices returns the existing fields, where a module reads a field that does not exist.

@@ -14,7 +14,7 @@ import (
 	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask"
 )
 
-// NewPost returns the request about the pods of a task of a rule. A pod that waits with two ids is one
+// NewPost returns the request about the pods in a rule's task. A pod that waits with two ids is one
 // resource. object returns the pod of a request; nil when it no longer exists.
 func NewPost(
 	id rule.RuleID, stage appsv1alpha1.TransitionStage, parameters []appsv1alpha1.WebhookParameter,
