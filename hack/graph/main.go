@@ -120,7 +120,7 @@ func draw(packages imports, layers []layer, each bool) (string, error) {
 	}
 	fmt.Fprintf(&text, "\n%d packages in %d rooms, %d imports between rooms, %d upwards\n", len(packages), rooms, arrows, len(errs))
 	if arrows > maxArrows {
-		errs = append(errs, fmt.Errorf("%d rooms import others, at most %d: find a package that belongs into the room of its importers", arrows, maxArrows))
+		errs = append(errs, fmt.Errorf("%d imports between rooms, at most %d: find a package that belongs into its importers' room", arrows, maxArrows))
 	}
 	return text.String(), errors.Join(errs...)
 }

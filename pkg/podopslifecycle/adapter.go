@@ -111,7 +111,7 @@ func (l lifecycle) running(pod client.Object) (OperationType, bool) {
 	return OperationType(operationType), operating && typed
 }
 
-// known reports whether a label of the pod has the id.
+// known reports whether a pod label has the id.
 func (l lifecycle) known(pod client.Object) bool {
 	for key := range pod.GetLabels() {
 		prefix, name, _ := strings.Cut(key, "/")

@@ -175,7 +175,7 @@ type Owner interface {
 	runtime.Object
 }
 
-// NewOwner returns an empty object of the kind of a pod's controller, and whether the manager
+// NewOwner returns an empty object with the kind of a pod's controller, and whether the manager
 // has a cache of the kind. It returns nil if the pod has no controller, or a controller of a kind
 // that PodOps does not know.
 func NewOwner(pod *corev1.Pod) (owner Owner, isCached bool) {

@@ -132,7 +132,7 @@ func (m *machine) get(prefix, id string) string {
 	return value
 }
 
-// either returns the value of the first of a label's two spellings that is present.
+// either returns a label's value under the first of two spellings that is present.
 func (m *machine) either(prefix, otherPrefix, id string) string {
 	if value, ok := labelValue(m.labels, prefix, id); ok {
 		return value

@@ -28,7 +28,7 @@ type PodFact struct {
 	// first 32 by name.
 	Annotations map[string]string
 
-	// Owner is the known workload at the top of the chain of the pod's controllers; zero for a
+	// Owner is the known workload at the top of the pod's controller chain; zero for a
 	// pod without a known workload.
 	Owner Owner
 

@@ -394,7 +394,7 @@ func IsClaim(cluster string, claim *corev1.PersistentVolumeClaim) bool {
 	return ok && err == nil && !lacks(claim.Labels, MemberLabels(cluster))
 }
 
-// Ordinal returns the ordinal of a pod of a cluster's StatefulSet.
+// Ordinal returns a pod's ordinal in a cluster's StatefulSet.
 func Ordinal(cluster, pod string) (int32, bool) {
 	text, ok := strings.CutPrefix(pod, cluster+"-")
 	ordinal, err := strconv.ParseInt(text, 10, 32)

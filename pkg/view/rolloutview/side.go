@@ -9,7 +9,7 @@ import (
 	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
-// messageLines is the maximum number of lines of a rule's message.
+// messageLines is how many lines of a rule's message are shown.
 const messageLines = 2
 
 // side returns the rules, budgets and load balancers, and the notes. Rules that withhold pods come first.
