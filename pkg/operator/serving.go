@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -137,7 +136,7 @@ func (o *Options) metricsOptions(configureTLS func(*tls.Config)) metricsserver.O
 	options := metricsserver.Options{BindAddress: o.MetricsAddress}
 	if o.Serving.MetricsSecure {
 		options.SecureServing = true
-		options.FilterProvider = filters.WithAuthenticationAndAuthorization
+		options.FilterProvider = newMetricsAccess
 		options.TLSOpts = []func(*tls.Config){configureTLS}
 	}
 	return options
