@@ -55,9 +55,10 @@ func (d *reviewer) await(
 		why := fmt.Sprintf("%s has requested the removal of pod %s of the same owner, which is pending", text.Line(request.User, maxReasonBytes), other.Name)
 		return refused(request.Method, why, "Repeat that request, or wait until it lapses", deferreddelete.ReasonAnother)
 	}
-	leave, ok := d.waits.enter(request.User, pod.Namespace, key.uid, len(req.Object.Raw)+len(req.OldObject.Raw))
+	repeated := deferreddelete.IsRequestedBy(pod, request.User)
+	leave, ok := d.waits.enter(request.User, pod.Namespace, key.uid, len(req.Object.Raw)+len(req.OldObject.Raw), repeated)
 	if !ok {
-		if deferreddelete.IsRequestedBy(pod, request.User) { // a repetition, with which the pod keeps its place
+		if repeated { // the pod keeps its place
 			d.deferrer.Defer(client.ObjectKeyFromObject(pod), pod.UID, request)
 		}
 		return refused(request.Method, "too many requests of the user or in the namespace wait already", "Repeat it", deferreddelete.ReasonBusy)
@@ -83,6 +84,7 @@ func (d *reviewer) poll(ctx context.Context, reviewed deferreddelete.Review, req
 	began := d.waits.clock.Now()
 	ticker := d.waits.clock.NewTicker(pollInterval)
 	defer ticker.Stop()
+	bound := d.waits.bound(string(reviewed.Pod.UID))
 	known := false // the cache has the pod: it may be behind the API server
 	seen := ""     // the last version of the pod, on which alone the answer depends
 	for {
@@ -106,8 +108,8 @@ func (d *reviewer) poll(ctx context.Context, reviewed deferreddelete.Review, req
 		case <-ctx.Done():
 			return preparing(reviewed.Pod, request.Method, reason)
 		}
-		if d.waits.clock.Since(began) >= d.waits.wait {
-			ctrllog.FromContext(ctx).V(1).Info("A request has waited for too long", "pod", client.ObjectKeyFromObject(pod), "waited", d.waits.wait)
+		if d.waits.clock.Since(began) >= bound {
+			ctrllog.FromContext(ctx).V(1).Info("A request has waited for too long", "pod", client.ObjectKeyFromObject(pod), "waited", bound)
 			return preparing(reviewed.Pod, request.Method, reason)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -251,6 +252,44 @@ func TestWaitsAreBounded(t *testing.T) {
 		waiting.Wait()
 		if got := visibleOf(handler.Handle(ctx, byUser(t, fmt.Sprint("web-", each)))); !strings.Contains(got.Message, "is being prepared") {
 			t.Errorf("got %+v after the others, want to wait", got)
+		}
+	})
+}
+
+// TestRepetitionsLeavePlaces shows that repetitions take half of the places, and that requests do not end together.
+func TestRepetitionsLeavePlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const half = 60
+		objects := []client.Object{builders.MakePod("web-new").Available().Obj()}
+		for i := range half + 1 {
+			objects = append(objects, requestedBy(fmt.Sprint("web-", i), user).Obj())
+		}
+		cache := cacheOf(t, objects...)
+		var begun counter
+		handler := pod.NewDeleteDeferrer(decoder(t), cache, cache, &begun, pod.NewWaits(10*time.Second, realclock.RealClock{}), deferOptions(), reviewsOf(t))
+		ctx := clientauth.WithVerified(t.Context(), true)
+		repeat := func(i int) string {
+			request := deleting(t, objects[i+1].(*corev1.Pod))
+			request.Name, request.UserInfo.Username = fmt.Sprint("web-", i), user
+			return visibleOf(handler.Handle(ctx, request)).Message
+		}
+		began := time.Now()
+		ends := make([]time.Duration, half)
+		var waiting sync.WaitGroup
+		for i := range half {
+			waiting.Go(func() { repeat(i); ends[i] = time.Since(began) })
+		}
+		synctest.Wait()
+		if got := repeat(half); !strings.Contains(got, "too many requests") || time.Since(began) > 0 {
+			t.Errorf("a repetition beyond the half of the places gets %q after %s, want 429 at once", got, time.Since(began))
+		}
+		if got := visibleOf(handler.Handle(ctx, byUser(t, "web-new"))); !strings.Contains(got.Message, "is being prepared") {
+			t.Errorf("a first request gets %q, want to wait", got.Message)
+		}
+		waiting.Wait()
+		slices.Sort(ends)
+		if first, last := ends[0], ends[half-1]; first < 7500*time.Millisecond || last > 10*time.Second || last-first < time.Second {
+			t.Errorf("requests end after %s to %s, want 7.5s to 10s, not together", first, last)
 		}
 	})
 }

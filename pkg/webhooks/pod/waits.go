@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"hash/fnv"
 	"sync"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 )
 
 // Bounds of the requests that wait at a time: in all, of each user, in each namespace, and the bytes of
-// their reviews.
+// their reviews. Repetitions may take half of each, so that a first request finds a place.
 const (
 	maxWaits      = 200
 	maxWaitsEach  = 120
@@ -65,11 +66,16 @@ func NewWaits(wait time.Duration, clk clock.WithTicker) *Waits {
 	}
 }
 
-// enter reports whether another request may wait. If it may, leave must be called once.
-func (w *Waits) enter(user, namespace, pod string, bytes int) (leave func(), ok bool) {
+// enter reports whether another request may wait, which is a repetition or not. If it may, leave must be called once.
+func (w *Waits) enter(user, namespace, pod string, bytes int, repeated bool) (leave func(), ok bool) {
+	share := 1
+	if repeated {
+		share = 2
+	}
+	each := maxWaitsEach / share
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.requests >= maxWaits || w.users[user] >= maxWaitsEach || w.namespaces[namespace] >= maxWaitsEach || w.bytes+bytes > maxWaitsBytes {
+	if w.requests >= maxWaits/share || w.users[user] >= each || w.namespaces[namespace] >= each || w.bytes+bytes > maxWaitsBytes/share {
 		return nil, false
 	}
 	w.add(user, namespace, pod, 1, bytes)
@@ -108,6 +114,14 @@ func (w *Waits) hold(namespace string, key waitKey, method deferreddelete.Method
 		bytes += int64(2 * len(response.Result.Message)) // and the cause
 	}
 	w.answers.Add(namespace, key, heldAnswer{method: method, response: response, at: w.clock.Now()}, bytes)
+}
+
+// bound returns for how long a request for a pod may wait: up to a quarter shorter for some pods, so that clients that
+// began together do not repeat together.
+func (w *Waits) bound(pod string) time.Duration {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(pod))
+	return w.wait - w.wait/4*time.Duration(hash.Sum32()%256)/256
 }
 
 // heldBefore returns the answer to a request that was rejected a moment ago.
