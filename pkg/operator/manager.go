@@ -132,7 +132,9 @@ func Assemble(ctx context.Context, config *rest.Config, options Options, parts P
 	if err != nil {
 		return nil, err
 	}
-	if err := register(mgr, server.clientset, server.identity, index, known, measured, options); err != nil {
+	if err := (&assembly{
+		Manager: mgr, clientset: server.clientset, identity: server.identity, index: index, known: known, measured: measured, options: options,
+	}).register(); err != nil {
 		return nil, err
 	}
 	if err := addChecks(ctx, mgr, checks, options.webhooksAt()); err != nil {

@@ -33,7 +33,7 @@ const (
 
 // metricsAccess admits requests whose bearer token the API server knows (TokenReview), and whose user may
 // get the path (SubjectAccessReview). The filter of controller-runtime does the same with the API server's own
-// packages, which are a tenth of the packages of the manager.
+// packages, which are a tenth of what the manager links.
 type metricsAccess struct {
 	tokens  authenticationclient.TokenReviewInterface
 	access  authorizationclient.SubjectAccessReviewInterface
@@ -41,7 +41,7 @@ type metricsAccess struct {
 	slots   chan struct{}
 }
 
-// newMetricsAccess returns a filter of requests for metrics. It implements the FilterProvider of metrics servers.
+// newMetricsAccess returns a filter for requests. It implements the FilterProvider of metrics servers.
 func newMetricsAccess(config *rest.Config, httpClient *http.Client) (metricsserver.Filter, error) {
 	tokens, err := authenticationclient.NewForConfigAndClient(config, httpClient)
 	if err != nil {

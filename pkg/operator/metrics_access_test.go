@@ -122,7 +122,7 @@ func TestMetricsAccessIsCached(t *testing.T) {
 	})
 }
 
-// TestMetricsAccessIsBounded shows that a flood of tokens causes a bounded number of reviews at a time.
+// TestMetricsAccessIsBounded shows that a flood of tokens causes four reviews at a time.
 func TestMetricsAccessIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reviewers{blocks: true}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +30,7 @@ import (
 	"github.com/podops-dev/podops/pkg/engine/opa/sandbox"
 	"github.com/podops-dev/podops/pkg/operator/certificates"
 	"github.com/podops-dev/podops/pkg/runtime/loadshed"
+	"github.com/podops-dev/podops/pkg/runtime/observation"
 	"github.com/podops-dev/podops/pkg/state/ownerscale"
 	"github.com/podops-dev/podops/pkg/state/podfacts"
 	"github.com/podops-dev/podops/pkg/state/podwriter"
@@ -60,66 +62,86 @@ func newCertificates(mgr manager.Manager, served *certificates.Serving, measured
 	return certs, nil
 }
 
+// assembly is a manager that gets its controllers and webhooks.
+type assembly struct {
+	manager.Manager
+
+	clientset kubernetes.Interface
+	index     ruleIndex
+	measured  *Metrics
+	options   Options
+
+	// identity is the user name of this manager, and known reports whether the path of a review has the token of the
+	// webhook configuration: by both, webhooks distinguish their clients.
+	identity string
+	known    func(path string) bool
+
+	// These are made by register.
+	recorder events.EventRecorder
+	times    lifecycle.Options
+	traces   *export.Tracer
+	gatherer *podfacts.Gatherer
+}
+
 // register registers all controllers and webhooks.
-func register(
-	mgr manager.Manager, clientset kubernetes.Interface, identity string, index ruleIndex, known func(path string) bool, measured *Metrics, options Options,
-) error {
-	clk := measured.clock
-	recorder := mgr.GetEventRecorder(eventSource)
+func (a *assembly) register() error {
+	options, measured, index, clk := a.options, a.measured, a.index, a.measured.clock
+	recorder := a.GetEventRecorder(eventSource)
 	times := lifecycle.Options{Settle: options.Settle, GateSyncTimeout: options.GateSyncTimeout, GateSyncPolicy: options.GateSyncPolicy}
-	traces, err := newTracer(mgr, measured.traces, options)
+	traces, err := newTracer(a.Manager, measured.traces, options)
 	if err != nil {
 		return err
 	}
 	times.RecordBegin = traces != nil
-	writer := podwriter.New(podStatusClient{mgr.GetClient(), clientset.CoreV1().RESTClient()}, recorder, clk)
+	gatherer := podfacts.New(a.GetClient(), a.GetAPIReader(), clk)
+	a.recorder, a.times, a.traces, a.gatherer = recorder, times, traces, gatherer
+	writer := podwriter.New(podStatusClient{a.GetClient(), a.clientset.CoreV1().RESTClient()}, recorder, clk)
 	modules := sandbox.New(sandbox.Options{Workers: workers(containerLimit(), runtime.GOMAXPROCS(0)), Turn: evaluation.FastSlice})
-	engine, decisions, err := newEngine(mgr, options, modules, traces, measured.decisions)
+	engine, decisions, err := newEngine(a.Manager, options, modules, traces, measured.decisions)
 	if err != nil {
 		return err
 	}
 	config := podtransitionrule.Config{
 		Engine: evaluation.NewEngine(engine), Pods: writer, Recorder: recorder, Options: times, Clock: clk,
-		Statuses: podtransitionrule.APIStatusWriter{Client: mgr.GetClient()}, Budgets: podtransitionrule.APIBudgetWriter{Client: mgr.GetClient()},
-		RejectionRetry: options.RuleWebhookRejectionRetry, Prepared: decisions.Prepared, Undo: podtransitionrule.APIUndoer{Client: mgr.GetClient()},
+		Statuses: podtransitionrule.APIStatusWriter{Client: a.GetClient()}, Budgets: podtransitionrule.APIBudgetWriter{Client: a.GetClient()},
+		RejectionRetry: options.RuleWebhookRejectionRetry, Prepared: decisions.Prepared, Undo: podtransitionrule.APIUndoer{Client: a.GetClient()},
 		ManagerNamespace: options.Namespace, Hold: evaluation.Hold{Max: options.MaxHold, Action: appsv1alpha1.HoldAction(options.OnMaxHold)},
 		Workers: options.Workers, RoundBudget: options.RoundBudget, Memory: ruleBytes(memoryLimit()), BatchInterval: options.PermitInterval,
 	}
-	guard, err := registerRules(mgr, index, traces, measured, options, config)
+	guard, err := a.registerRules(config)
 	if err != nil {
 		return err
 	}
-	if err := registerOwners(mgr, index, measured.owners, options.Workers, clk); err != nil {
+	if err := registerOwners(a.Manager, index, measured.owners, options.Workers, clk); err != nil {
 		return err
 	}
-	gatherer := podfacts.New(mgr.GetClient(), mgr.GetAPIReader(), clk)
-	if err := registerPods(mgr, index, writer, gatherer, times, measured, options.Workers); err != nil {
+	if err := a.registerPods(writer); err != nil {
 		return err
 	}
-	if err := registerDeferredDeletes(mgr, index, gatherer, times, clientOf{identity, known}, measured, options); err != nil {
+	if err := a.registerDeferredDeletes(); err != nil {
 		return err
 	}
-	expected, err := registerTraffic(mgr, options, clk)
+	expected, err := registerTraffic(a.Manager, options, clk)
 	if err != nil {
 		return err
 	}
-	checker, err := registerPolicies(mgr, modules, options.Workers, clk)
+	checker, err := registerPolicies(a.Manager, modules, options.Workers, clk)
 	if err != nil {
 		return err
 	}
-	mayRead := policywebhook.NewMayRead(clientset.AuthorizationV1().SubjectAccessReviews())
-	decoder, gate := admission.NewDecoder(mgr.GetScheme()), newGate()
-	serve(mgr, known, scaleHandlers(mgr, decoder, gate))
-	serve(mgr, known, map[string]admission.Handler{
-		podwebhook.MutatePath:   gated{podwebhook.NewMutator(decoder, identity, times, clk).Expecting(expected).Settling(gatherer.Services), gate, largePod},
-		podwebhook.ValidatePath: gated{podwebhook.NewValidator(decoder, identity, times, clk), gate, largePod},
+	mayRead := policywebhook.NewMayRead(a.clientset.AuthorizationV1().SubjectAccessReviews())
+	decoder, gate := admission.NewDecoder(a.GetScheme()), newGate()
+	a.serve(scaleHandlers(a.Manager, decoder, gate))
+	a.serve(map[string]admission.Handler{
+		podwebhook.MutatePath:   gated{podwebhook.NewMutator(decoder, a.identity, times, clk).Expecting(expected).Settling(gatherer.Services), gate, largePod},
+		podwebhook.ValidatePath: gated{podwebhook.NewValidator(decoder, a.identity, times, clk), gate, largePod},
 		rulewebhook.MutatePath:  gated{rulewebhook.NewMutator(decoder), gate, 0},
 		rulewebhook.ValidatePath: gated{
-			rulewebhook.NewValidator(decoder, mgr.GetClient(), mgr.GetAPIReader(), checker, guard.CheckURL), gate, 0,
+			rulewebhook.NewValidator(decoder, a.GetClient(), a.GetAPIReader(), checker, guard.CheckURL), gate, 0,
 		},
-		policywebhook.ValidatePath: gated{policywebhook.NewValidator(decoder, mgr.GetClient(), mgr.GetAPIReader(), checker, mayRead), gate, 0},
+		policywebhook.ValidatePath: gated{policywebhook.NewValidator(decoder, a.GetClient(), a.GetAPIReader(), checker, mayRead), gate, 0},
 		rulewebhook.DeletePath:     rulewebhook.NewDeleteWarner(decoder),
-		policywebhook.DeletePath:   policywebhook.NewDeleteGuard(decoder, mgr.GetClient(), mgr.GetAPIReader(), mayRead),
+		policywebhook.DeletePath:   policywebhook.NewDeleteGuard(decoder, a.GetClient(), a.GetAPIReader(), mayRead),
 	})
 	return nil
 }
@@ -135,24 +157,26 @@ func scaleHandlers(mgr manager.Manager, decoder admission.Decoder, gate *loadshe
 
 // serve registers the handlers with the webhook server by path. The paths that begin as TokenPaths end with a
 // token in the webhook configuration: known reports whether the sender of a review can read that.
-func serve(mgr manager.Manager, known func(path string) bool, handlers map[string]admission.Handler) {
+func (a *assembly) serve(handlers map[string]admission.Handler) {
 	for path, handler := range handlers {
 		served := review.New(handler)
-		mgr.GetWebhookServer().Register(path, served)
+		a.GetWebhookServer().Register(path, served)
 		if strings.HasPrefix(path, certificates.TokenPaths) {
-			mgr.GetWebhookServer().Register(path+"/", withToken(served, known))
+			a.GetWebhookServer().Register(path+"/", withToken(served, a.known))
 		}
 	}
 }
 
 // serveDeferrers registers the webhooks of deletes and evictions. Requests that wait read their pods many times a second.
-func serveDeferrers(mgr manager.Manager, reader client.Reader, starter podwebhook.Deferrer, clients clientOf, measured *Metrics, options Options) {
-	settings := podwebhook.DeferOptions{Identity: clients.identity, HoldPreemption: options.HoldPreemption}
-	waits, reviews := podwebhook.NewWaits(options.DeleteWait, measured.clock), measured.reviews
-	decoder, apiReader := admission.NewDecoder(mgr.GetScheme()), mgr.GetAPIReader()
-	serve(mgr, clients.known, map[string]admission.Handler{
-		podwebhook.DeletePath:   podwebhook.NewDeleteDeferrer(decoder, reader, apiReader, starter, waits, settings, reviews),
-		podwebhook.EvictionPath: podwebhook.NewEvictionDeferrer(decoder, reader, apiReader, starter, waits, settings, reviews),
+func (a *assembly) serveDeferrers(starter podwebhook.Deferrer) {
+	config := podwebhook.DeferConfig{
+		Decoder: admission.NewDecoder(a.GetScheme()), Reader: sharedPods{a.GetClient(), a.index.Pod}, APIReader: a.GetAPIReader(),
+		Deferrer: starter, Waits: podwebhook.NewWaits(a.options.DeleteWait, a.measured.clock), Reviews: a.measured.reviews,
+		Identity: a.identity, HoldPreemption: a.options.HoldPreemption,
+	}
+	a.serve(map[string]admission.Handler{
+		podwebhook.DeletePath:   podwebhook.NewDeleteDeferrer(config),
+		podwebhook.EvictionPath: podwebhook.NewEvictionDeferrer(config),
 	})
 }
 
@@ -168,25 +192,24 @@ func withToken(served http.Handler, known func(path string) bool) http.Handler {
 
 // registerRules registers the controller of rules, with the index that it reads pods from and the
 // dispatcher of its calls. It returns the guard of the addresses that rules may call.
-func registerRules(
-	mgr manager.Manager, index ruleIndex, traces *export.Tracer, measured *Metrics, options Options, config podtransitionrule.Config,
-) (webhookclient.Guard, error) {
-	guard, cluster, err := newGuard(mgr, options)
+func (a *assembly) registerRules(config podtransitionrule.Config) (webhookclient.Guard, error) {
+	index, traces := a.index, a.traces
+	guard, cluster, err := newGuard(a.Manager, a.options)
 	if err != nil {
 		return webhookclient.Guard{}, err
 	}
 	config.Index, config.InFlight = index.Index, dispatch.NewInFlight()
-	calls := dispatch.Config{InFlight: config.InFlight, Wake: index.notifier.Notify, Clock: config.Clock, Metrics: measured.calls}
+	calls := dispatch.Config{InFlight: config.InFlight, Wake: index.notifier.Notify, Clock: config.Clock, Metrics: a.measured.calls}
 	if traces != nil {
 		index.Trace(traces)
 		calls.Traces, config.Traced = traces, traces.Lifecycles
 	}
-	caller, err := addDispatcher(mgr, guard, cluster, calls)
+	caller, err := addDispatcher(a.Manager, guard, cluster, calls)
 	if err != nil {
 		return webhookclient.Guard{}, err
 	}
-	config.Metrics, config.Caller, config.Wake = measured.rules, caller, index.notifier.Notify
-	if err := podtransitionrule.New(config).SetupWithManager(mgr, index.notifier); err != nil {
+	config.Metrics, config.Caller, config.Wake = a.measured.rules, caller, index.notifier.Notify
+	if err := podtransitionrule.New(config).SetupWithManager(a.Manager, index.notifier); err != nil {
 		return webhookclient.Guard{}, fmt.Errorf("setting up rules: %w", err)
 	}
 	return guard, nil
@@ -212,69 +235,63 @@ func registerOwners(mgr manager.Manager, index ruleIndex, measured *ownerscale.M
 }
 
 // registerPods registers the controllers of pods' lifecycles, and of PodOperations.
-func registerPods(
-	mgr manager.Manager, index ruleIndex, writer *podwriter.Writer, gatherer *podfacts.Gatherer, times lifecycle.Options, measured *Metrics, workers int,
-) error {
-	reader, recorder := sharedPods{mgr.GetClient(), index.Pod}, mgr.GetEventRecorder(eventSource)
-	pods := podlifecycle.New(reader, mgr.GetAPIReader(), writer, recorder, gatherer, measured.problems, measured.traffic, times, measured.clock)
+func (a *assembly) registerPods(writer *podwriter.Writer) error {
+	measured, workers := a.measured, a.options.Workers
+	pods := podlifecycle.New(podlifecycle.Config{
+		Reader: sharedPods{a.GetClient(), a.index.Pod}, APIReader: a.GetAPIReader(), Writer: writer, Recorder: a.recorder,
+		Facts: a.gatherer, Problems: measured.problems, Metrics: measured.traffic, Options: a.times, Clock: measured.clock,
+	})
 	// The index is registered before the cache starts, so no context can end it.
-	if err := pods.SetupWithManager(context.Background(), mgr, workers); err != nil {
+	if err := pods.SetupWithManager(context.Background(), a.Manager, workers); err != nil {
 		return fmt.Errorf("setting up lifecycles: %w", err)
 	}
-	if err := podoperation.New(mgr.GetClient(), mgr.GetAPIReader(), recorder, measured.clock).SetupWithManager(mgr, workers); err != nil {
+	if err := podoperation.New(a.GetClient(), a.GetAPIReader(), a.recorder, measured.clock).SetupWithManager(a.Manager, workers); err != nil {
 		return fmt.Errorf("setting up operations: %w", err)
 	}
 	return nil
 }
 
-// clientOf are the facts by which webhooks distinguish their clients: the user name of this manager,
-// and whether the path of a review has the token of the webhook configuration.
-type clientOf struct {
-	identity string
-	known    func(path string) bool
-}
-
 // registerDeferredDeletes registers the webhooks of deletes and evictions, the controllers that begin,
 // finish and cancel deferred deletes and evictions, and the report of pods that are removed past their
 // rules.
-func registerDeferredDeletes(
-	mgr manager.Manager, index ruleIndex, gatherer *podfacts.Gatherer, times lifecycle.Options, clients clientOf, measured *Metrics, options Options,
-) error {
-	clk := measured.clock
+func (a *assembly) registerDeferredDeletes() error {
+	measured, recorder, workers, clk := a.measured, a.recorder, a.options.Workers, a.measured.clock
 	// The indexes and informers are registered before the cache starts, so no context can end it.
 	for _, kind := range []client.Object{&corev1.Pod{}, &appsv1.ReplicaSet{}} {
-		err := mgr.GetFieldIndexer().IndexField(context.Background(), kind, replicasetpods.ControllerUIDField, replicasetpods.IndexByController)
+		err := a.GetFieldIndexer().IndexField(context.Background(), kind, replicasetpods.ControllerUIDField, replicasetpods.IndexByController)
 		if err != nil {
 			return fmt.Errorf("indexing %T by controller: %w", kind, err)
 		}
 	}
 	// Webhooks of every replica read these kinds: the first review must not wait for a list.
 	for _, kind := range []client.Object{&appsv1.ReplicaSet{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &policyv1.PodDisruptionBudget{}, &corev1.Namespace{}} {
-		if _, err := mgr.GetCache().GetInformer(context.Background(), kind, cache.BlockUntilSynced(false)); err != nil {
+		if _, err := a.GetCache().GetInformer(context.Background(), kind, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("watching %T: %w", kind, err)
 		}
 	}
-	recorder := mgr.GetEventRecorder(eventSource)
-	starter := deferreddelete.NewStarter(mgr.GetClient(), recorder, measured.deletes, clk)
-	if err := starter.SetupWithManager(mgr, options.Workers); err != nil {
+	repeats := observation.NewTracker(clk)
+	starter := deferreddelete.NewStarter(a.GetClient(), recorder, measured.deletes, repeats, clk)
+	if err := starter.SetupWithManager(a.Manager, workers); err != nil {
 		return fmt.Errorf("setting up the start of deferred deletes: %w", err)
 	}
-	unwanted := deferreddelete.NewReplicaSetDeletes(mgr.GetClient(), recorder, measured.deletes, clk)
-	scales := replicasetscale.New(mgr.GetClient(), replicasetpods.Reader{Reader: mgr.GetClient()}, unwanted, recorder, measured.scales, clk)
-	if err := scales.SetupWithManager(mgr, options.Workers); err != nil {
+	unwanted := deferreddelete.NewReplicaSetDeletes(a.GetClient(), recorder, measured.deletes, clk)
+	scales := replicasetscale.New(a.GetClient(), unwanted, recorder, measured.scales, clk)
+	if err := scales.SetupWithManager(a.Manager, workers); err != nil {
 		return fmt.Errorf("setting up scales of ReplicaSets: %w", err)
 	}
-	if err := replicasetscale.NewReleased(mgr.GetClient(), recorder).SetupWithManager(mgr, options.Workers); err != nil {
+	if err := replicasetscale.NewReleased(a.GetClient(), recorder).SetupWithManager(a.Manager, workers); err != nil {
 		return fmt.Errorf("setting up pods that were released by ReplicaSets: %w", err)
 	}
-	pending := deferreddelete.NewPendingDeletes(
-		mgr.GetClient(), mgr.GetAPIReader(), recorder, measured.deletes, gatherer, times, clk)
-	if err := pending.SetupWithManager(mgr, options.Workers); err != nil {
+	pending := deferreddelete.NewPendingDeletes(deferreddelete.PendingConfig{
+		Client: a.GetClient(), APIReader: a.GetAPIReader(), Recorder: recorder, Metrics: measured.deletes, Facts: a.gatherer, Options: a.times,
+		Repeats: repeats, Clock: clk,
+	})
+	if err := pending.SetupWithManager(a.Manager, workers); err != nil {
 		return fmt.Errorf("setting up pending deletes: %w", err)
 	}
-	if err := mgr.Add(deferreddelete.NewUnguarded(mgr.GetCache(), recorder, measured.deletes)); err != nil {
+	if err := a.Add(deferreddelete.NewUnguarded(a.GetCache(), recorder, measured.deletes)); err != nil {
 		return fmt.Errorf("adding the report of unguarded deletes: %w", err)
 	}
-	serveDeferrers(mgr, sharedPods{mgr.GetClient(), index.Pod}, starter, clients, measured, options)
+	a.serveDeferrers(starter)
 	return nil
 }

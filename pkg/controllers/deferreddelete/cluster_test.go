@@ -22,6 +22,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/deferreddelete"
+	"github.com/podops-dev/podops/pkg/runtime/observation"
 	"github.com/podops-dev/podops/pkg/state/replicasetpods"
 	"github.com/podops-dev/podops/test/builders"
 	"github.com/podops-dev/podops/test/measured"
@@ -78,6 +79,7 @@ type cluster struct {
 	recorder *events.FakeRecorder
 	registry *prometheus.Registry
 	metrics  *Metrics
+	repeats  *observation.Tracker
 	requests []string
 	err      error // to every write
 }
@@ -85,6 +87,7 @@ type cluster struct {
 func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	t.Helper()
 	w := &cluster{clock: clocktesting.NewFakeClock(start), recorder: events.NewFakeRecorder(10), registry: prometheus.NewRegistry()}
+	w.repeats = observation.NewTracker(w.clock)
 	var err error
 	if w.metrics, err = NewMetrics(w.registry); err != nil {
 		t.Fatal(err)
@@ -96,6 +99,10 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 		WithIndex(&corev1.Pod{}, replicasetpods.ControllerUIDField, replicasetpods.IndexByController).
 		WithInterceptorFuncs(interceptor.Funcs{Patch: w.patch, Delete: w.delete}).Build()
 	return w
+}
+
+func newStarter(w *cluster) *Starter {
+	return NewStarter(w.cache, w.recorder, w.metrics, w.repeats, w.clock)
 }
 
 func (w *cluster) patch(_ context.Context, _ client.WithWatch, object client.Object, patch client.Patch, _ ...client.PatchOption) error {

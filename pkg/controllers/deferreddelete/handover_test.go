@@ -54,7 +54,7 @@ func deferByController(t *testing.T, s *Starter, name string) time.Duration {
 // TestAReplicaHandsOver has requests for two pods of one owner that reach two replicas before either sees the other's: one pod begins.
 func TestAReplicaHandsOver(t *testing.T) {
 	w := newCluster(t, ofFleet("web-0").Obj(), ofFleet("web-1").Obj())
-	leader, other := NewStarter(w.cache, w.recorder, w.metrics, w.clock), follower(NewStarter(w.cache, w.recorder, w.metrics, w.clock))
+	leader, other := newStarter(w), follower(newStarter(w))
 	deferByController(t, leader, "web-0")
 	if sent := w.sent(); len(sent) != 1 || !strings.Contains(sent[0], `"operating/pod-delete"`) {
 		t.Fatalf("the leader sent %v, want a delete to begin", sent)
@@ -90,7 +90,7 @@ func TestTheLeaderTakesOver(t *testing.T) {
 					t.Fatal(i, err)
 				}
 			}
-			s := NewStarter(w.cache, w.recorder, w.metrics, w.clock)
+			s := newStarter(w)
 			if _, err := s.takeOver(t.Context(), requestFor("web-0")); err != nil {
 				t.Fatal(err)
 			}
@@ -110,7 +110,7 @@ func TestBeginsNoOtherPodOnceAPodIsPermitted(t *testing.T) {
 	w := newCluster(t, withheld(recorded(on(waits), byController)), ofFleet("web-1").Obj())
 	w.clock.Step(deferreddelete.ReplaceAnotherAfter)
 	w.err = apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "web-0", errors.New("it has changed"))
-	deferByController(t, NewStarter(w.cache, w.recorder, w.metrics, w.clock), "web-1")
+	deferByController(t, newStarter(w), "web-1")
 	if sent := w.sent(); len(sent) != 1 || !strings.HasPrefix(sent[0], "patch web-0 ") || !strings.Contains(sent[0], "resourceVersion") {
 		t.Errorf("sent %v, want the delete of this version of web-0 to end, and no other to begin", sent)
 	}
@@ -119,7 +119,7 @@ func TestBeginsNoOtherPodOnceAPodIsPermitted(t *testing.T) {
 // TestAReplicaHandsOverOnce has a request that its client repeats before the leader has begun it.
 func TestAReplicaHandsOverOnce(t *testing.T) {
 	w := newCluster(t, handedOver("web-0", time.Second))
-	deferByController(t, follower(NewStarter(w.cache, w.recorder, w.metrics, w.clock)), "web-0")
+	deferByController(t, follower(newStarter(w)), "web-0")
 	if sent := w.sent(); len(sent) > 0 {
 		t.Errorf("sent %v, want nothing", sent)
 	}

@@ -70,14 +70,24 @@ type PendingDeletes struct {
 	stale    *podwriter.Versions // pods that were written to, or with which a write had a conflict
 }
 
-// NewPendingDeletes returns a PendingDeletes. c reads from a cache, apiReader from the API server.
-func NewPendingDeletes(
-	c client.Client, apiReader client.Reader, recorder events.EventRecorder, metrics *Metrics, facts *podfacts.Gatherer, options lifecycle.Options,
-	clk clock.PassiveClock,
-) *PendingDeletes {
+// PendingConfig configures a PendingDeletes.
+type PendingConfig struct {
+	Client    client.Client // reads from a cache
+	APIReader client.Reader
+	Recorder  events.EventRecorder
+	Metrics   *Metrics
+	Facts     *podfacts.Gatherer
+	Options   lifecycle.Options
+	Repeats   *observation.Tracker
+	Clock     clock.PassiveClock
+}
+
+// NewPendingDeletes returns a PendingDeletes.
+func NewPendingDeletes(c PendingConfig) *PendingDeletes {
 	return &PendingDeletes{
-		undoer: undoer{client: c, recorder: recorder, metrics: metrics}, apiReader: apiReader, facts: facts, options: options, clock: clk,
-		observed: observation.NewTracker(clk), finished: podwriter.NewVersions(deletedTTL), stale: podwriter.NewVersions(podwriter.StaleFor),
+		undoer:    undoer{client: c.Client, recorder: c.Recorder, metrics: c.Metrics},
+		apiReader: c.APIReader, facts: c.Facts, options: c.Options, clock: c.Clock,
+		observed: c.Repeats, finished: podwriter.NewVersions(deletedTTL), stale: podwriter.NewVersions(podwriter.StaleFor),
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -19,7 +20,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/deferreddelete"
-	"github.com/podops-dev/podops/pkg/core/lifecycle"
+	"github.com/podops-dev/podops/pkg/runtime/observation"
 	"github.com/podops-dev/podops/pkg/state/podfacts"
 	"github.com/podops-dev/podops/test/builders"
 )
@@ -32,8 +33,10 @@ var (
 
 // newPendingDeletes returns a PendingDeletes; live are the workloads in the API server.
 func newPendingDeletes(w *cluster, live ...client.Object) *PendingDeletes {
-	return NewPendingDeletes(w.cache, fake.NewClientBuilder().WithObjects(live...).Build(), w.recorder, w.metrics,
-		podfacts.New(w.cache, w.cache, w.clock), lifecycle.Options{}, w.clock)
+	return NewPendingDeletes(PendingConfig{
+		Client: w.cache, APIReader: fake.NewClientBuilder().WithObjects(live...).Build(), Recorder: w.recorder, Metrics: w.metrics,
+		Facts: podfacts.New(w.cache, w.cache, w.clock), Repeats: w.repeats, Clock: w.clock,
+	})
 }
 
 func reconciled(t *testing.T, p *PendingDeletes) reconcile.Result {
@@ -105,8 +108,8 @@ func TestPendingDeletes(t *testing.T) {
 		want   []string
 		again  time.Duration
 	}{
-		"a client's delete is left to its client":                   {pod: recorded(off(bare()), byClient), again: deferreddelete.MinLapse + deferreddelete.MaxWait - start.Sub(builders.Epoch)},
-		"an eviction is, too":                                       {pod: recorded(off(bare()), byEvictor), again: deferreddelete.MinLapse + deferreddelete.MaxWait - start.Sub(builders.Epoch)},
+		"a client's delete is left to its client":                   {pod: recorded(off(bare()), byClient), again: deferreddelete.MinLapse + deferreddelete.MaxWait},
+		"an eviction is, too":                                       {pod: recorded(off(bare()), byEvictor), again: deferreddelete.MinLapse + deferreddelete.MaxWait},
 		"a withheld pod waits for a repeat, from the first look on": {pod: withheld(recorded(on(bare()), byEvictor)), again: deferreddelete.MinLapse},
 		"a pod without a record is left":                            {pod: off(bare())},
 		"one of a ReplicaSet is left":                               {pod: recorded(prepared("web-0").Obj(), byOwner), cached: []client.Object{newSet(0)}},
@@ -125,7 +128,7 @@ func TestPendingDeletes(t *testing.T) {
 		},
 		"a DaemonSet's is left to its controller": {
 			pod:    recorded(off(bare().OwnedBy(daemonOwner)), byOwner),
-			cached: []client.Object{&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "web-uid"}}}, again: deferreddelete.MaxLapse - start.Sub(builders.Epoch),
+			cached: []client.Object{&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "web-uid"}}}, again: deferreddelete.MaxLapse,
 		},
 		"the label is carried out": {pod: recorded(off(bare().Label(appsv1alpha1.ToDeleteLabelKey, "true")), byLabel), want: []string{remove}},
 		"a finished pod with the label is deleted at once": {
@@ -189,6 +192,53 @@ func TestAPendingDeleteLapses(t *testing.T) {
 				t.Errorf("sent %v again, before the cache shows the first one", sent)
 			}
 		})
+	}
+}
+
+// TestRepetitionsOfAPreparedPod shows that a leader remembers them, and that a replica that does not lead writes them. The
+// request lapses once it is not repeated, and a leader that begins waits for a repetition.
+func TestRepetitionsOfAPreparedPod(t *testing.T) {
+	evicted := func() *corev1.Pod {
+		pod := recorded(off(bare()), byEvictor)
+		record, _ := deferreddelete.Pending(pod)
+		record.Seen, record.Interval = start.UnixNano(), (10 * time.Second).Nanoseconds()
+		pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey] = deferreddelete.Encode(record)
+		return pod
+	}
+	const lapse = 30*time.Second + deferreddelete.MaxWait
+	w := newCluster(t, evicted())
+	leader, other, p := newStarter(w), follower(newStarter(w)), newPendingDeletes(w)
+	if got := reconciled(t, p).RequeueAfter; got != lapse {
+		t.Fatalf("the request lapses after %s, want %s", got, lapse)
+	}
+	repeat := func(s *Starter) []string {
+		t.Helper()
+		s.Defer(types.NamespacedName{Namespace: "default", Name: "web-0"}, evicted().UID, byEvictor)
+		if _, err := s.Reconcile(t.Context(), requestFor("web-0")); err != nil {
+			t.Fatal(err)
+		}
+		return w.sent()
+	}
+	for range 10 {
+		w.clock.Step(10 * time.Second)
+		if sent := repeat(leader); len(sent) > 0 {
+			t.Fatalf("a leader writes %v for a repetition, want nothing", sent)
+		}
+		if got := reconciled(t, p).RequeueAfter; got != lapse {
+			t.Errorf("the request lapses %s after a repetition, want %s", got, lapse)
+		}
+	}
+	if sent := repeat(other); len(sent) != 1 {
+		t.Errorf("a replica that does not lead sends %v, want the record", sent)
+	}
+	w.repeats = observation.NewTracker(w.clock)
+	if got := reconciled(t, newPendingDeletes(w)).RequeueAfter; got != lapse {
+		t.Errorf("the request lapses %s after a change of the leader, want %s", got, lapse)
+	}
+	w.clock.Step(lapse)
+	reconciled(t, p)
+	if diff := cmp.Diff([]string{undoRequest}, w.sent()); diff != "" {
+		t.Errorf("requests once it is not repeated (-want +got):\n%s", diff)
 	}
 }
 

@@ -29,6 +29,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/deferreddelete"
 	"github.com/podops-dev/podops/pkg/core/podstate"
 	"github.com/podops-dev/podops/pkg/runtime/fairshare"
+	"github.com/podops-dev/podops/pkg/runtime/observation"
 	"github.com/podops-dev/podops/pkg/state/podwriter"
 	"github.com/podops-dev/podops/pkg/state/replicasetpods"
 )
@@ -71,6 +72,9 @@ type Starter struct {
 	owners owners
 	clock  clock.PassiveClock
 
+	// repeats has when requests were last repeated.
+	repeats *observation.Tracker
+
 	// started has the pods as stored by the requests that began their lifecycles.
 	started *podwriter.Versions
 
@@ -99,10 +103,11 @@ type deferral struct {
 	since   time.Time
 }
 
-// NewStarter returns a Starter. c reads controlled pods and ReplicaSets from a cache.
-func NewStarter(c client.Client, recorder events.EventRecorder, metrics *Metrics, clk clock.PassiveClock) *Starter {
+// NewStarter returns a Starter. c reads controlled pods and ReplicaSets from a cache. repeats is that of the PendingDeletes.
+func NewStarter(c client.Client, recorder events.EventRecorder, metrics *Metrics, repeats *observation.Tracker, clk clock.PassiveClock) *Starter {
 	return &Starter{
-		undoer: undoer{client: c, recorder: recorder, metrics: metrics}, owners: owners{reader: replicasetpods.Reader{Reader: c}}, clock: clk,
+		repeats: repeats,
+		undoer:  undoer{client: c, recorder: recorder, metrics: metrics}, owners: owners{reader: replicasetpods.Reader{Reader: c}}, clock: clk,
 		reserved: map[types.UID]time.Time{},
 		ended:    fairshare.NewCache[types.NamespacedName, ending](endedBytes),
 		deferred: fairshare.NewCache[types.NamespacedName, deferral](deferredBytes), started: podwriter.NewVersions(startedTTL),
@@ -371,6 +376,11 @@ func (s *Starter) begin(ctx context.Context, pod *corev1.Pod, request deferredde
 	var err error
 	if deferreddelete.IsDeferred(pod.Labels) {
 		record, changed := request.Join(pod, now)
+		_, ended := s.ended.Get(client.ObjectKeyFromObject(pod)) // that of a request before this one
+		if changed && s.leads() && !ended && deferreddelete.Remembers(pod, record) {
+			s.repeats.Restart(pod.UID, aspectSeen)
+			return true, nil
+		}
 		if !changed {
 			return true, nil
 		}

@@ -90,7 +90,7 @@ func TestBegin(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := newCluster(t, tc.objects...)
-			b := NewStarter(w.cache, w.recorder, w.metrics, w.clock)
+			b := newStarter(w)
 			result := deferAndReconcile(t, b, "web-0")
 			if diff := cmp.Diff(tc.want, w.sent()); diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)
@@ -107,7 +107,7 @@ func TestBegin(t *testing.T) {
 
 func TestADeferredDeleteExpires(t *testing.T) {
 	w := newCluster(t, newSet(1), serving("web-0"))
-	b := NewStarter(w.cache, w.recorder, w.metrics, w.clock)
+	b := newStarter(w)
 	deferAndReconcile(t, b, "web-0")
 	w.clock.Step(deferredTTL + time.Second)
 	result, err := b.Reconcile(t.Context(), requestFor("web-0"))
@@ -118,7 +118,7 @@ func TestADeferredDeleteExpires(t *testing.T) {
 
 func TestARepeatedDeleteSendsNothingBeforeTheCacheShowsTheFirst(t *testing.T) {
 	w := newCluster(t, mixed(newSet(0), 2), serving("web-0"))
-	b := NewStarter(w.cache, w.recorder, w.metrics, w.clock)
+	b := newStarter(w)
 	deferAndReconcile(t, b, "web-0")
 	w.sent()
 	w.clock.Step(time.Second)
@@ -149,7 +149,7 @@ func TestErrorsOfStarter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newCluster(t, mixed(newSet(0), 2), serving("web-0"))
 			w.err = tc.err
-			b := NewStarter(w.cache, w.recorder, w.metrics, w.clock)
+			b := newStarter(w)
 			b.Defer(types.NamespacedName{Namespace: "default", Name: "web-0"}, "web-0-uid", byOwner)
 			_, err := b.Reconcile(t.Context(), requestFor("web-0"))
 			if !errors.Is(err, tc.want) {
@@ -169,7 +169,7 @@ func TestErrorsOfStarter(t *testing.T) {
 
 // TestDefersBeforeTheStart matters because webhooks serve before controllers start.
 func TestDefersBeforeTheStart(t *testing.T) {
-	b := NewStarter(nil, nil, nil, newCluster(t).clock)
+	b := NewStarter(nil, nil, nil, nil, newCluster(t).clock)
 	const deletes = 5
 	for i := range deletes {
 		b.Defer(types.NamespacedName{Namespace: "default", Name: fmt.Sprint(i)}, "u", byOwner)
@@ -190,7 +190,7 @@ func TestDefersBeforeTheStart(t *testing.T) {
 
 // TestAFloodOfDeletesIsBounded shows that the flood of a namespace displaces only its own deletes.
 func TestAFloodOfDeletesIsBounded(t *testing.T) {
-	b := NewStarter(nil, nil, nil, newCluster(t).clock)
+	b := NewStarter(nil, nil, nil, nil, newCluster(t).clock)
 	other := types.NamespacedName{Namespace: "other", Name: "web-0"}
 	b.Defer(other, "u", byOwner)
 	last := types.NamespacedName{}
@@ -230,7 +230,7 @@ func TestBeginForOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newCluster(t, newSet(1), tc.pod)
-			b := NewStarter(w.cache, w.recorder, w.metrics, w.clock)
+			b := newStarter(w)
 			for _, request := range tc.requests {
 				b.Defer(types.NamespacedName{Namespace: "default", Name: "web-0"}, "web-0-uid", request)
 			}
@@ -273,7 +273,7 @@ func TestACustomControllerThatNamesOtherPods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newCluster(t, tc.first.DeepCopy(), clone("web-1").Available().Obj())
 			w.clock.Step(tc.after)
-			b := NewStarter(w.cache, w.recorder, w.metrics, w.clock)
+			b := newStarter(w)
 			for _, pod := range tc.named {
 				b.Defer(types.NamespacedName{Namespace: "default", Name: pod}, types.UID(pod+"-uid"), byController)
 				if _, err := b.Reconcile(t.Context(), requestFor(pod)); err != nil {
@@ -337,7 +337,7 @@ func TestAPodWhoseRemovalIsDenied(t *testing.T) {
 				objects = append(objects, tc.pod)
 			}
 			w := newCluster(t, objects...)
-			b := NewStarter(w.cache, w.recorder, w.metrics, w.clock)
+			b := newStarter(w)
 			lapse := tc.lapse
 			if lapse == "" {
 				lapse = kept

@@ -41,7 +41,7 @@ func (r *Reconciler) recordProblem(pod *corev1.Pod, p lifecycle.Problem) {
 		return
 	}
 	if r.lastProblems.changed(pod, p) {
-		r.problems.WithLabelValues(p.Reason).Inc()
-		r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, p.Reason, "Advance", "%s", p.Text)
+		r.Problems.WithLabelValues(p.Reason).Inc()
+		r.Recorder.Eventf(pod, nil, corev1.EventTypeWarning, p.Reason, "Advance", "%s", p.Text)
 	}
 }

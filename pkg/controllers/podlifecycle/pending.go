@@ -102,6 +102,6 @@ func gateCondition(pod *corev1.Pod) *corev1.PodCondition {
 
 // recordPending records the cause for which the traffic of a pod waits.
 func (r *Reconciler) recordPending(pod *corev1.Pod, pending lifecycle.Pending) {
-	r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, pendingEvent(pending), "Advance", "%s for %s",
-		pending.Text, duration.HumanDuration(r.clock.Since(pending.Since)))
+	r.Recorder.Eventf(pod, nil, corev1.EventTypeWarning, pendingEvent(pending), "Advance", "%s for %s",
+		pending.Text, duration.HumanDuration(r.Clock.Since(pending.Since)))
 }

@@ -109,7 +109,7 @@ func TestAPodThatIsGoneDoesNotCount(t *testing.T) {
 	if got := waitingFor(t, f, "off", "unknown"); got != 1 {
 		t.Errorf("%v pods count as waiting for an unknown owner, want 1", got)
 	}
-	f.reconciler.client, f.reconciler.apiReader = f.none(), f.none()
+	f.reconciler.Reader, f.reconciler.APIReader = f.none(), f.none()
 	f.reconcile(t)
 	if got := waitingFor(t, f, "off", "unknown"); got != 0 {
 		t.Errorf("%v deleted pods count as waiting", got)
@@ -140,7 +140,7 @@ func TestNewPodWaitsForItsTraffic(t *testing.T) {
 func waitingFor(t *testing.T, f *fixture, traffic, owner string) float64 {
 	t.Helper()
 	var metric dto.Metric
-	if err := f.reconciler.metrics.waiting.WithLabelValues(traffic, owner).Write(&metric); err != nil {
+	if err := f.reconciler.Metrics.waiting.WithLabelValues(traffic, owner).Write(&metric); err != nil {
 		t.Fatal(err)
 	}
 	return metric.GetGauge().GetValue()
@@ -179,12 +179,12 @@ func TestTheOldestWaitForAControllerIsMeasured(t *testing.T) {
 	reconcileAll(young, old, other)
 	check(map[string]float64{haproxy: 60, unnamed: 30})
 	f.clock.Step(time.Second)
-	f.reconciler.metrics.forget(client.ObjectKeyFromObject(old))
-	f.reconciler.metrics.forget(client.ObjectKeyFromObject(other))
+	f.reconciler.Metrics.forget(client.ObjectKeyFromObject(old))
+	f.reconciler.Metrics.forget(client.ObjectKeyFromObject(other))
 	check(map[string]float64{haproxy: 13})
-	f.reconciler.metrics.forget(client.ObjectKeyFromObject(young))
+	f.reconciler.Metrics.forget(client.ObjectKeyFromObject(young))
 	check(nil)
-	if places := f.reconciler.metrics.names.Len(); places != 0 {
+	if places := f.reconciler.Metrics.names.Len(); places != 0 {
 		t.Errorf("%d controllers that no pod waits for have a place", places)
 	}
 }

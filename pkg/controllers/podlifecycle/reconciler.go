@@ -33,31 +33,29 @@ import (
 	"github.com/podops-dev/podops/pkg/state/podwriter"
 )
 
-// Reconciler advances one pod.
-type Reconciler struct {
-	client       client.Reader // cached: controlled pods only, which must not be modified
-	apiReader    client.Reader // the API server, for pods that have left the cache
-	writer       *podwriter.Writer
-	recorder     events.EventRecorder
-	options      lifecycle.Options
-	clock        clock.PassiveClock
-	lastProblems lastProblems
-
-	facts    *podfacts.Gatherer
-	problems *prometheus.CounterVec
-	metrics  *Metrics
+// Config configures a Reconciler.
+type Config struct {
+	Reader    client.Reader // cached: controlled pods only, which are not modified, and Services
+	APIReader client.Reader // the API server, for pods that have left the cache
+	Writer    *podwriter.Writer
+	Recorder  events.EventRecorder
+	Facts     *podfacts.Gatherer
+	Problems  *prometheus.CounterVec
+	Metrics   *Metrics
+	Options   lifecycle.Options
+	Clock     clock.PassiveClock
 }
 
-// New returns a Reconciler. cached holds controlled pods only, and Services; apiReader reads the
-// API server. Pods that cached returns are not modified.
-func New(
-	cached, apiReader client.Reader, writer *podwriter.Writer, recorder events.EventRecorder,
-	facts *podfacts.Gatherer, problems *prometheus.CounterVec, metrics *Metrics, options lifecycle.Options, clk clock.PassiveClock,
-) *Reconciler {
-	return &Reconciler{
-		client: cached, apiReader: apiReader, writer: writer, recorder: recorder, options: options, clock: clk,
-		facts: facts, problems: problems, metrics: metrics, lastProblems: newLastProblems(),
-	}
+// Reconciler advances one pod.
+type Reconciler struct {
+	Config
+
+	lastProblems lastProblems
+}
+
+// New returns a Reconciler.
+func New(config Config) *Reconciler {
+	return &Reconciler{Config: config, lastProblems: newLastProblems()}
 }
 
 // SetupWithManager registers the controller. workers is the number of pods that are
@@ -79,21 +77,21 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wor
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	pod, err := r.pod(ctx, req)
 	if pod == nil {
-		r.metrics.forget(req.NamespacedName)
+		r.Metrics.forget(req.NamespacedName)
 	}
-	if err != nil || pod == nil || !r.writer.CaughtUp(pod) {
+	if err != nil || pod == nil || !r.Writer.CaughtUp(pod) {
 		return reconcile.Result{}, err
 	}
-	r.writer.Observe(pod)
-	facts, factsErr := r.facts.Gather(ctx, pod)
-	change := lifecycle.Advance(facts, lifecycle.Permits{}, r.options, r.clock.Now())
+	r.Writer.Observe(pod)
+	facts, factsErr := r.Facts.Gather(ctx, pod)
+	change := lifecycle.Advance(facts, lifecycle.Permits{}, r.Options, r.Clock.Now())
 	if deferreddelete.Finishes(pod) && change.OnlyOperates(appsv1alpha1.PodDeleteID) {
 		return reconcile.Result{}, nil // controllers/deferreddelete deletes the pod instead
 	}
-	r.recordProblem(pod, cmp.Or(lifecycle.FindProblem(facts, change, r.options), gatelessProblem(facts, r.clock.Now())))
-	pending, look := explainPending(pod, facts, &change, r.clock.Now())
-	r.metrics.see(req.NamespacedName, facts, r.clock.Now(), r.controllers(ctx, pod, facts))
-	if err := r.writer.Write(ctx, pod, change); err != nil {
+	r.recordProblem(pod, cmp.Or(lifecycle.FindProblem(facts, change, r.Options), gatelessProblem(facts, r.Clock.Now())))
+	pending, look := explainPending(pod, facts, &change, r.Clock.Now())
+	r.Metrics.see(req.NamespacedName, facts, r.Clock.Now(), r.controllers(ctx, pod, facts))
+	if err := r.Writer.Write(ctx, pod, change); err != nil {
 		if isStale(err) {
 			return reconcile.Result{RequeueAfter: retryStale}, nil
 		}
@@ -102,7 +100,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if pending != nil {
 		r.recordPending(pod, *pending)
 	}
-	r.facts.Forgot(pod, change.Forget)
+	r.Facts.Forgot(pod, change.Forget)
 	if factsErr != nil {
 		return reconcile.Result{}, fmt.Errorf("gathering facts: %w", factsErr)
 	}
@@ -111,7 +109,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 // waitingFor returns requests for the pods that wait for a finalizer of a Service.
 func (r *Reconciler) waitingFor(ctx context.Context, service client.Object) []reconcile.Request {
-	requests, err := podfacts.Waiting(ctx, r.client, service)
+	requests, err := podfacts.Waiting(ctx, r.Reader, service)
 	if err != nil {
 		ctrllog.FromContext(ctx).Error(err, "Finding the pods that wait for a Service", "service", client.ObjectKeyFromObject(service))
 	}
@@ -123,9 +121,9 @@ func (r *Reconciler) waitingFor(ctx context.Context, service client.Object) []re
 // nothing to do.
 func (r *Reconciler) pod(ctx context.Context, req reconcile.Request) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
-	err := r.client.Get(ctx, req.NamespacedName, pod)
+	err := r.Reader.Get(ctx, req.NamespacedName, pod)
 	if apierrors.IsNotFound(err) {
-		err = r.apiReader.Get(ctx, req.NamespacedName, pod)
+		err = r.APIReader.Get(ctx, req.NamespacedName, pod)
 	}
 	if err != nil {
 		return nil, client.IgnoreNotFound(err)

@@ -107,8 +107,11 @@ func newFixture(t *testing.T, cached, apiReader []client.Object, patchErr error)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.reconciler = New(writes, fake.NewClientBuilder().WithObjects(apiReader...).Build(), podwriter.New(writes, f.recorder, f.clock),
-		f.recorder, podfacts.New(writes, writes, f.clock), problems, metrics, lifecycle.Options{Settle: settle}, f.clock)
+	f.reconciler = New(Config{
+		Reader: writes, APIReader: fake.NewClientBuilder().WithObjects(apiReader...).Build(), Writer: podwriter.New(writes, f.recorder, f.clock),
+		Recorder: f.recorder, Facts: podfacts.New(writes, writes, f.clock), Problems: problems, Metrics: metrics,
+		Options: lifecycle.Options{Settle: settle}, Clock: f.clock,
+	})
 	return f
 }
 

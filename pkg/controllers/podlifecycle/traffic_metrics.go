@@ -190,7 +190,7 @@ func (r *Reconciler) controllers(ctx context.Context, pod *corev1.Pod, facts lif
 				continue
 			}
 			service := &corev1.Service{}
-			if err := r.client.Get(ctx, key, service); err != nil {
+			if err := r.Reader.Get(ctx, key, service); err != nil {
 				continue // the name of the finalizer has to do
 			}
 			if controller := service.Annotations[resourceconsist.ControllerAnnotationKey]; controller != "" {

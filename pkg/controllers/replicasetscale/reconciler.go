@@ -80,12 +80,10 @@ type state struct {
 	attempts map[types.UID]replicasetscale.Attempt
 }
 
-// New returns a Reconciler. c writes to the API server and reads from the cache, as cache does.
-func New(
-	c client.Client, cache replicasetpods.Reader, deletes Deletes, recorder events.EventRecorder, metrics *Metrics, clk clock.PassiveClock,
-) *Reconciler {
+// New returns a Reconciler. c writes to the API server and reads from the cache.
+func New(c client.Client, deletes Deletes, recorder events.EventRecorder, metrics *Metrics, clk clock.PassiveClock) *Reconciler {
 	return &Reconciler{
-		client: c, cache: cache, deletes: deletes, recorder: recorder, metrics: metrics, clock: clk,
+		client: c, cache: replicasetpods.Reader{Reader: c}, deletes: deletes, recorder: recorder, metrics: metrics, clock: clk,
 		workloads: newTurns(places), state: map[types.NamespacedName]*state{},
 	}
 }

@@ -126,7 +126,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 		t.Fatal(err)
 	}
 	w.deletes = &noDeletes{}
-	w.reconciler = New(c, replicasetpods.Reader{Reader: c}, w.deletes, w.recorder, metrics, w.clock)
+	w.reconciler = New(c, w.deletes, w.recorder, metrics, w.clock)
 	return w
 }
 

@@ -119,8 +119,8 @@ type State struct {
 	// Withheld is whether rules withhold the pod: its client was answered so.
 	Withheld bool
 
-	// Unobserved is the time between the last recorded request and the first look of this manager: since it began to
-	// lead, for a record of another manager, which may not have recorded later requests.
+	// Unobserved is the time between the last recorded request and the last one that this manager has heard of, or its first
+	// look: a leader does not record each repetition.
 	Unobserved time.Duration
 }
 
@@ -145,8 +145,7 @@ func Next(s State, now time.Time) (Step, Lapse, time.Duration) {
 
 // nextForClient returns the next step of a request that its client repeats.
 func (s State) nextForClient(now time.Time) (Step, Lapse, time.Duration) {
-	since := now.Sub(LastSeen(s.Record))
-	left := max(s.lapse()-since, MinLapse-(since-s.Unobserved))
+	left := s.lapse() - now.Sub(LastSeen(s.Record)) + s.Unobserved
 	if left <= 0 {
 		return Cancel, LapseRepeated, 0
 	}

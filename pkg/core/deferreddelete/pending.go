@@ -157,6 +157,14 @@ func repeated(record appsv1alpha1.PendingDelete, waits bool, now time.Time) (app
 	return record, true
 }
 
+// Remembers reports whether a leader may remember a request instead of writing its record: a repetition for a pod that is
+// prepared, which changes nothing but the time. Another leader waits for the next repetition before the request lapses.
+func Remembers(pod *corev1.Pod, record appsv1alpha1.PendingDelete) bool {
+	last, ok := Pending(pod)
+	record.Seen = last.Seen
+	return ok && last.Seen != 0 && last == record && IsPermitted(pod)
+}
+
 // LastSeen returns when a pending delete was last requested.
 func LastSeen(record appsv1alpha1.PendingDelete) time.Time {
 	if record.Seen != 0 {

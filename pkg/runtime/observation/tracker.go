@@ -63,6 +63,16 @@ func (m *Tracker) Observe(object types.UID, aspect, state string) time.Duration 
 	return now.Sub(last.since)
 }
 
+// Restart begins the observation of an aspect again, in the same state. It has no effect on an aspect that is not observed.
+func (m *Tracker) Restart(object types.UID, aspect string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if last, ok := m.seen[key{object, aspect}]; ok {
+		last.since = m.clock.Now()
+		m.seen[key{object, aspect}] = last
+	}
+}
+
 // Forget drops the observation of an aspect of an object that no longer waits, or is deleted.
 func (m *Tracker) Forget(object types.UID, aspect string) {
 	m.mu.Lock()

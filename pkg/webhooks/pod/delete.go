@@ -34,8 +34,15 @@ type Deferrer interface {
 	Ended(pod types.NamespacedName, uid types.UID, lapse deferreddelete.Lapse)
 }
 
-// DeferOptions configure the webhooks of deletes and evictions.
-type DeferOptions struct {
+// DeferConfig configures the webhooks of deletes and evictions.
+type DeferConfig struct {
+	Decoder   admission.Decoder
+	Reader    client.Reader // a cache of namespaces, pods, workloads and PodTransitionRules
+	APIReader client.Reader
+	Deferrer  Deferrer
+	Waits     *Waits
+	Reviews   *prometheus.CounterVec // by NewReviews
+
 	// Identity is the user name of this manager at the API server.
 	Identity string
 
@@ -45,15 +52,7 @@ type DeferOptions struct {
 
 // reviewer decides about deletes and evictions of pods. It writes nothing itself: it passes deferred
 // requests to a Deferrer, except dry runs.
-type reviewer struct {
-	decoder   admission.Decoder
-	reader    client.Reader // cached
-	apiReader client.Reader
-	deferrer  Deferrer
-	waits     *Waits
-	options   DeferOptions
-	reviews   *prometheus.CounterVec
-}
+type reviewer struct{ DeferConfig }
 
 // NewReviews returns the counter of deletes and evictions by method, outcome and reason.
 func NewReviews(registry prometheus.Registerer) (*prometheus.CounterVec, error) {
@@ -71,20 +70,13 @@ func NewReviews(registry prometheus.Registerer) (*prometheus.CounterVec, error) 
 // DeleteDeferrer is the validating webhook of DELETE, and of the UPDATE with which the Job controller begins one.
 type DeleteDeferrer struct{ reviewer }
 
-// NewDeleteDeferrer returns the webhook of DELETE. reader is a cache of namespaces, pods,
-// workloads and PodTransitionRules; apiReader reads from the API server.
-func NewDeleteDeferrer(
-	decoder admission.Decoder, reader, apiReader client.Reader, deferrer Deferrer, waits *Waits, options DeferOptions, reviews *prometheus.CounterVec,
-) *DeleteDeferrer {
-	return &DeleteDeferrer{reviewer{
-		decoder: decoder, reader: reader, apiReader: apiReader, deferrer: deferrer, waits: waits, options: options, reviews: reviews,
-	}}
-}
+// NewDeleteDeferrer returns the webhook of DELETE.
+func NewDeleteDeferrer(config DeferConfig) *DeleteDeferrer { return &DeleteDeferrer{reviewer{config}} }
 
 // Handle lets a DELETE pass or defers it. The reviews of a collection have no name: the pod is
 // the old object. An UPDATE is the request that the Job controller sends before its DELETE.
 func (d *DeleteDeferrer) Handle(ctx context.Context, req admission.Request) admission.Response {
-	requested, pod, err := decode(d.decoder, req)
+	requested, pod, err := decode(d.Decoder, req)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
@@ -106,7 +98,7 @@ func (d *DeleteDeferrer) Handle(ctx context.Context, req admission.Request) admi
 
 // beginsDelete reports whether the controller of a Job removes the tracking finalizer of a pod in order to delete it.
 func (d *DeleteDeferrer) beginsDelete(ctx context.Context, req admission.Request, pod, requested *corev1.Pod) bool {
-	actor := deferreddelete.ClassifyActor(req.UserInfo.Username, req.UserInfo.Groups, deferreddelete.MethodDelete, pod, d.options.Identity)
+	actor := deferreddelete.ClassifyActor(req.UserInfo.Username, req.UserInfo.Groups, deferreddelete.MethodDelete, pod, d.Identity)
 	if actor != deferreddelete.ActorOwner || !deferreddelete.Untracks(pod, requested) {
 		return false
 	}
@@ -125,10 +117,10 @@ func (d *reviewer) answer(
 	}
 	reviewed := deferreddelete.Review{
 		Pod: pod, Owner: state, NamespaceTerminating: d.namespaceTerminating(ctx, pod.Namespace), Method: method,
-		Actor:  deferreddelete.ClassifyActor(req.UserInfo.Username, req.UserInfo.Groups, method, pod, d.options.Identity),
+		Actor:  deferreddelete.ClassifyActor(req.UserInfo.Username, req.UserInfo.Groups, method, pod, d.Identity),
 		DryRun: req.DryRun != nil && *req.DryRun || len(options.DryRun) > 0,
 		Forced: isForced(options, pod), UID: preconditionUID(options),
-		HoldPreemption: d.options.HoldPreemption, Forgeable: !clientauth.Verified(ctx),
+		HoldPreemption: d.HoldPreemption, Forgeable: !clientauth.Verified(ctx),
 	}
 	if method == deferreddelete.MethodEviction {
 		reviewed.Budgets = d.budgets(ctx, pod)
@@ -139,9 +131,9 @@ func (d *reviewer) answer(
 		request.OwnerGeneration = owner.GetGeneration()
 	}
 	end := d.end(ctx, req, reviewed, request, decision)
-	d.reviews.WithLabelValues(string(method), string(end.outcome), string(end.reason)).Inc()
+	d.Reviews.WithLabelValues(string(method), string(end.outcome), string(end.reason)).Inc()
 	if end.reason == deferreddelete.ReasonPermitted && !reviewed.DryRun && !reviewed.Forgeable {
-		d.deferrer.Ended(client.ObjectKeyFromObject(pod), pod.UID, deferreddelete.LapseKept)
+		d.Deferrer.Ended(client.ObjectKeyFromObject(pod), pod.UID, deferreddelete.LapseKept)
 	}
 	if end.outcome != deferreddelete.Allow {
 		ctrllog.FromContext(ctx).V(1).Info("Delete held", "method", method, "reason", end.reason, "user", req.UserInfo.Username)
@@ -159,7 +151,7 @@ func (d *reviewer) end(
 	case decision.Outcome == deferreddelete.Await:
 		return d.await(ctx, req, reviewed, request, decision.Reason)
 	case decision.Record:
-		d.deferrer.Defer(client.ObjectKeyFromObject(reviewed.Pod), reviewed.Pod.UID, request)
+		d.Deferrer.Defer(client.ObjectKeyFromObject(reviewed.Pod), reviewed.Pod.UID, request)
 	}
 	return held(d.message(ctx, reviewed.Pod, decision), decision.Reason)
 }
@@ -183,7 +175,7 @@ func preconditionUID(options metav1.DeleteOptions) types.UID {
 // have it, it counts as active: the delete is retried.
 func (d *reviewer) namespaceTerminating(ctx context.Context, name string) bool {
 	namespace := &corev1.Namespace{}
-	if err := d.reader.Get(ctx, types.NamespacedName{Name: name}, namespace); err != nil {
+	if err := d.Reader.Get(ctx, types.NamespacedName{Name: name}, namespace); err != nil {
 		return false
 	}
 	return namespace.DeletionTimestamp != nil
@@ -202,16 +194,16 @@ func (d *reviewer) owner(ctx context.Context, pod *corev1.Pod) (client.Object, d
 		return nil, deferreddelete.OwnerPresent
 	}
 	if isCached {
-		if state := stateIn(ctx, d.reader, pod, object); state != deferreddelete.OwnerGone {
+		if state := stateIn(ctx, d.Reader, pod, object); state != deferreddelete.OwnerGone {
 			return object, state
 		}
 	}
 	cached := &corev1.Pod{}
-	known := d.reader.Get(ctx, client.ObjectKeyFromObject(pod), cached) == nil && cached.UID == pod.UID
+	known := d.Reader.Get(ctx, client.ObjectKeyFromObject(pod), cached) == nil && cached.UID == pod.UID
 	if !known && !clientauth.Verified(ctx) {
 		return nil, deferreddelete.OwnerPresent
 	}
-	state := stateIn(ctx, d.apiReader, pod, object)
+	state := stateIn(ctx, d.APIReader, pod, object)
 	if object.GetUID() == "" {
 		return nil, state
 	}
@@ -222,7 +214,7 @@ func (d *reviewer) owner(ctx context.Context, pod *corev1.Pod) (client.Object, d
 // released, as by a deletion of its owner with orphans, which is no reason to let it go. A pod that cannot be read is held.
 func (d *reviewer) stored(ctx context.Context, cached *corev1.Pod) (pod *corev1.Pod, owner client.Object, state deferreddelete.OwnerState) {
 	pod = &corev1.Pod{}
-	switch err := d.apiReader.Get(ctx, client.ObjectKeyFromObject(cached), pod); {
+	switch err := d.APIReader.Get(ctx, client.ObjectKeyFromObject(cached), pod); {
 	case apierrors.IsNotFound(err):
 		return cached, nil, deferreddelete.OwnerGone
 	case err != nil:
@@ -277,7 +269,7 @@ func (d *reviewer) why(ctx context.Context, pod *corev1.Pod) string {
 // applies to its delete, sorted; the first maxNamed. It returns no names when the cache cannot be read.
 func (d *reviewer) selecting(ctx context.Context, pod *corev1.Pod) []string {
 	list := &appsv1alpha1.PodTransitionRuleList{}
-	if err := d.reader.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {
+	if err := d.Reader.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {
 		return nil
 	}
 	var names []string

@@ -52,10 +52,16 @@ func reviewsOf(t *testing.T) *prometheus.CounterVec {
 
 func newDeferrer(t *testing.T, reader, apiReader client.Reader, deferrer pod.Deferrer) *pod.DeleteDeferrer {
 	t.Helper()
-	return pod.NewDeleteDeferrer(decoder(t), reader, apiReader, deferrer, waits(), deferOptions(), reviewsOf(t))
+	return pod.NewDeleteDeferrer(deferConfig(t, reader, apiReader, deferrer, waits()))
 }
 
-func deferOptions() pod.DeferOptions { return pod.DeferOptions{Identity: identity} }
+// deferConfig returns the config of a webhook.
+func deferConfig(t *testing.T, reader, apiReader client.Reader, deferrer pod.Deferrer, waits *pod.Waits) pod.DeferConfig {
+	t.Helper()
+	return pod.DeferConfig{
+		Decoder: decoder(t), Reader: reader, APIReader: apiReader, Deferrer: deferrer, Waits: waits, Reviews: reviewsOf(t), Identity: identity,
+	}
+}
 
 // waits returns Waits in which a request waits for a look at the cache or two.
 func waits() *pod.Waits { return pod.NewWaits(60*time.Millisecond, realclock.RealClock{}) }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,13 +24,9 @@ import (
 // of DELETE, and its review does not contain the pod.
 type EvictionDeferrer struct{ reviewer }
 
-// NewEvictionDeferrer returns the webhook of evictions; arguments as for NewDeleteDeferrer.
-func NewEvictionDeferrer(
-	decoder admission.Decoder, reader, apiReader client.Reader, deferrer Deferrer, waits *Waits, options DeferOptions, reviews *prometheus.CounterVec,
-) *EvictionDeferrer {
-	return &EvictionDeferrer{reviewer{
-		decoder: decoder, reader: reader, apiReader: apiReader, deferrer: deferrer, waits: waits, options: options, reviews: reviews,
-	}}
+// NewEvictionDeferrer returns the webhook of evictions.
+func NewEvictionDeferrer(config DeferConfig) *EvictionDeferrer {
+	return &EvictionDeferrer{reviewer{config}}
 }
 
 // Handle lets an eviction pass or defers it. Evictions of pods that are not controlled pass. A dry run of
@@ -61,7 +56,7 @@ const readTimeout = 2 * time.Second
 // hold the eviction.
 func (d *EvictionDeferrer) evicted(ctx context.Context, key types.NamespacedName) *corev1.Pod {
 	pod := &corev1.Pod{}
-	if d.reader.Get(ctx, key, pod) == nil {
+	if d.Reader.Get(ctx, key, pod) == nil {
 		return pod
 	}
 	if !clientauth.Verified(ctx) {
@@ -69,7 +64,7 @@ func (d *EvictionDeferrer) evicted(ctx context.Context, key types.NamespacedName
 	}
 	bounded, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	if err := d.apiReader.Get(bounded, key, pod); err != nil || !appsv1alpha1.IsControlled(pod.Labels) {
+	if err := d.APIReader.Get(bounded, key, pod); err != nil || !appsv1alpha1.IsControlled(pod.Labels) {
 		return nil
 	}
 	return pod
@@ -78,7 +73,7 @@ func (d *EvictionDeferrer) evicted(ctx context.Context, key types.NamespacedName
 // budgets returns how many PodDisruptionBudgets select the pod; 0 if the cache cannot be read.
 func (d *reviewer) budgets(ctx context.Context, pod *corev1.Pod) int {
 	list := &policyv1.PodDisruptionBudgetList{}
-	if err := d.reader.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {
+	if err := d.Reader.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {
 		return 0
 	}
 	count := 0

@@ -68,7 +68,7 @@ func TestEvictionDeferrer(t *testing.T) {
 			}
 			reader := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(objects...).Build()
 			var got deferrals
-			response := pod.NewEvictionDeferrer(decoder(t), reader, reader, &got, waits(), deferOptions(), reviewsOf(t)).Handle(clientauth.WithVerified(t.Context(), true), evicting(tc.object))
+			response := pod.NewEvictionDeferrer(deferConfig(t, reader, reader, &got, waits())).Handle(clientauth.WithVerified(t.Context(), true), evicting(tc.object))
 			if response.Allowed == tc.wantDeferred {
 				t.Fatalf("got %+v", visibleOf(response))
 			}
@@ -122,7 +122,7 @@ func TestAnEvictionOfAPodThatTheCacheDoesNotHave(t *testing.T) {
 			}).Build()
 			var got deferrals
 			ctx := clientauth.WithVerified(t.Context(), !tc.unverified)
-			response := pod.NewEvictionDeferrer(decoder(t), cached, server, &got, waits(), deferOptions(), reviewsOf(t)).Handle(ctx, evicting(`{}`))
+			response := pod.NewEvictionDeferrer(deferConfig(t, cached, server, &got, waits())).Handle(ctx, evicting(`{}`))
 			if response.Allowed == tc.wantHeld || tc.wantHeld && response.Result.Code != http.StatusTooManyRequests {
 				t.Errorf("got %+v", visibleOf(response))
 			}
@@ -159,7 +159,7 @@ func TestAnEvictionOfAPodThatIsReleased(t *testing.T) {
 			if tc.stored != nil {
 				server = server.WithObjects(tc.stored)
 			}
-			deferrer := pod.NewEvictionDeferrer(decoder(t), cached, server.Build(), &deferrals{}, waits(), deferOptions(), reviewsOf(t))
+			deferrer := pod.NewEvictionDeferrer(deferConfig(t, cached, server.Build(), &deferrals{}, waits()))
 			response := deferrer.Handle(clientauth.WithVerified(t.Context(), true), evicting(`{}`))
 			if response.Allowed == tc.wantHeld || tc.wantHeld && response.Result.Code != http.StatusTooManyRequests {
 				t.Errorf("got %+v", visibleOf(response))
@@ -174,7 +174,7 @@ func TestEvictionDeferrerWithoutACache(t *testing.T) {
 			return errors.New("not synced")
 		},
 	}).Build()
-	deferrer := pod.NewEvictionDeferrer(decoder(t), reader, reader, &deferrals{}, waits(), deferOptions(), reviewsOf(t))
+	deferrer := pod.NewEvictionDeferrer(deferConfig(t, reader, reader, &deferrals{}, waits()))
 	if response := deferrer.Handle(t.Context(), evicting(`{}`)); response.Allowed {
 		t.Error("an eviction passes while the budgets are not known")
 	}

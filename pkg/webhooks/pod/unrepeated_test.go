@@ -138,7 +138,7 @@ func pendingAfter(t *testing.T, schedule []step, pods int) []string {
 	}
 	cache := cacheOf(t, objects...)
 	deferrer := &beginning{cache: cache}
-	handler := pod.NewDeleteDeferrer(decoder(t), cache, cache, deferrer, pod.NewWaits(10*time.Second, realclock.RealClock{}), deferOptions(), reviewsOf(t))
+	handler := pod.NewDeleteDeferrer(deferConfig(t, cache, cache, deferrer, pod.NewWaits(10*time.Second, realclock.RealClock{})))
 	ctx := clientauth.WithVerified(t.Context(), true)
 	for _, step := range schedule {
 		switch step.act {

@@ -48,7 +48,7 @@ func (d *reviewer) await(
 ) ended {
 	pod := reviewed.Pod
 	key := waitKey{uid: string(pod.UID), user: request.User}
-	if response, ok := d.waits.heldBefore(key, request.Method); ok {
+	if response, ok := d.Waits.heldBefore(key, request.Method); ok {
 		return ended{response, deferreddelete.Hold, reason}
 	}
 	if other := d.unrepeated(ctx, pod, request.User); other != nil {
@@ -56,40 +56,40 @@ func (d *reviewer) await(
 		return refused(request.Method, why, "Repeat that request, or wait until it lapses", deferreddelete.ReasonAnother)
 	}
 	repeated := deferreddelete.IsRequestedBy(pod, request.User)
-	leave, ok := d.waits.enter(request.User, pod.Namespace, key.uid, len(req.Object.Raw)+len(req.OldObject.Raw), repeated)
+	leave, ok := d.Waits.enter(request.User, pod.Namespace, key.uid, len(req.Object.Raw)+len(req.OldObject.Raw), repeated)
 	if !ok {
 		if repeated { // the pod keeps its place
-			d.deferrer.Defer(client.ObjectKeyFromObject(pod), pod.UID, request)
+			d.Deferrer.Defer(client.ObjectKeyFromObject(pod), pod.UID, request)
 		}
 		return refused(request.Method, "too many requests of the user or in the namespace wait already", "Repeat it", deferreddelete.ReasonBusy)
 	}
 	defer leave()
-	if before := d.waits.refusal(key); before.Refused && before.Age < deferreddelete.MaxLapse {
+	if before := d.Waits.refusal(key); before.Refused && before.Age < deferreddelete.MaxLapse {
 		request.Interval = before.Age
 	}
-	d.waits.answers.Remove(key)
-	d.deferrer.Defer(client.ObjectKeyFromObject(pod), pod.UID, request)
+	d.Waits.answers.Remove(key)
+	d.Deferrer.Defer(client.ObjectKeyFromObject(pod), pod.UID, request)
 	end := d.poll(ctx, reviewed, request, reason)
 	if end.outcome == deferreddelete.Hold {
-		if ctx.Err() != nil && !d.waits.waitsAnother(key.uid) {
-			d.deferrer.Ended(client.ObjectKeyFromObject(pod), pod.UID, deferreddelete.LapseAbandoned)
+		if ctx.Err() != nil && !d.Waits.waitsAnother(key.uid) {
+			d.Deferrer.Ended(client.ObjectKeyFromObject(pod), pod.UID, deferreddelete.LapseAbandoned)
 		}
-		d.waits.hold(pod.Namespace, key, request.Method, end.response)
+		d.Waits.hold(pod.Namespace, key, request.Method, end.response)
 	}
 	return end
 }
 
 // poll looks at the pod in the cache until there is an answer to the request.
 func (d *reviewer) poll(ctx context.Context, reviewed deferreddelete.Review, request deferreddelete.Request, reason deferreddelete.Reason) ended {
-	began := d.waits.clock.Now()
-	ticker := d.waits.clock.NewTicker(pollInterval)
+	began := d.Waits.clock.Now()
+	ticker := d.Waits.clock.NewTicker(pollInterval)
 	defer ticker.Stop()
-	bound := d.waits.bound(string(reviewed.Pod.UID))
+	bound := d.Waits.bound(string(reviewed.Pod.UID))
 	known := false // the cache has the pod: it may be behind the API server
 	seen := ""     // the last version of the pod, on which alone the answer depends
 	for {
 		pod := &corev1.Pod{}
-		err := d.reader.Get(ctx, client.ObjectKeyFromObject(reviewed.Pod), pod)
+		err := d.Reader.Get(ctx, client.ObjectKeyFromObject(reviewed.Pod), pod)
 		same := err == nil && pod.UID == reviewed.Pod.UID
 		if !same && known {
 			return d.vanished(ctx, reviewed.Pod)
@@ -108,7 +108,7 @@ func (d *reviewer) poll(ctx context.Context, reviewed deferreddelete.Review, req
 		case <-ctx.Done():
 			return preparing(reviewed.Pod, request.Method, reason)
 		}
-		if d.waits.clock.Since(began) >= bound {
+		if d.Waits.clock.Since(began) >= bound {
 			ctrllog.FromContext(ctx).V(1).Info("A request has waited for too long", "pod", client.ObjectKeyFromObject(pod), "waited", bound)
 			return preparing(reviewed.Pod, request.Method, reason)
 		}
@@ -119,7 +119,7 @@ func (d *reviewer) poll(ctx context.Context, reviewed deferreddelete.Review, req
 // For one that is gone the answer is that of the API server, which may have another pod of the name by now.
 func (d *reviewer) vanished(ctx context.Context, pod *corev1.Pod) ended {
 	current := &corev1.Pod{}
-	err := d.apiReader.Get(ctx, client.ObjectKeyFromObject(pod), current)
+	err := d.APIReader.Get(ctx, client.ObjectKeyFromObject(pod), current)
 	if err == nil && current.UID == pod.UID || err != nil && !apierrors.IsNotFound(err) {
 		return ended{admission.Allowed(""), deferreddelete.Allow, deferreddelete.ReasonNotControlled}
 	}
@@ -136,7 +136,7 @@ func (d *reviewer) unrepeated(ctx context.Context, pod *corev1.Pod, user string)
 		return nil
 	}
 	list := &corev1.PodList{}
-	err := d.reader.List(ctx, list, client.InNamespace(pod.Namespace), client.UnsafeDisableDeepCopy,
+	err := d.Reader.List(ctx, list, client.InNamespace(pod.Namespace), client.UnsafeDisableDeepCopy,
 		client.MatchingFields{replicasetpods.ControllerUIDField: string(controller.UID)})
 	if err != nil {
 		return nil
@@ -146,13 +146,13 @@ func (d *reviewer) unrepeated(ctx context.Context, pod *corev1.Pod, user string)
 		siblings[i] = &list.Items[i]
 	}
 	requester := deferreddelete.Requester{
-		User: user, Wait: d.waits.wait,
+		User: user, Wait: d.Waits.wait,
 		Refusal: func(sibling *corev1.Pod) deferreddelete.Refusal {
-			return d.waits.refusal(waitKey{uid: string(sibling.UID), user: user})
+			return d.Waits.refusal(waitKey{uid: string(sibling.UID), user: user})
 		},
 		Withheld: func(sibling *corev1.Pod) bool { return verdict(sibling) != "" },
 	}
-	return requester.Unrepeated(pod, siblings, d.waits.clock.Now())
+	return requester.Unrepeated(pod, siblings, d.Waits.clock.Now())
 }
 
 // verdict returns why rules withhold a pod whose delete waits, empty while that is not known.

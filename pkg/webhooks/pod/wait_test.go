@@ -120,7 +120,7 @@ func TestARequestWaitsForItsPod(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cache := cacheOf(t, owned().Obj())
 				deferrer := &changing{cache: cache, after: tc.after, change: tc.change}
-				handler := pod.NewDeleteDeferrer(decoder(t), cache, cacheOf(t, tc.live...), deferrer, pod.NewWaits(10*time.Second, realclock.RealClock{}), deferOptions(), reviewsOf(t))
+				handler := pod.NewDeleteDeferrer(deferConfig(t, cache, cacheOf(t, tc.live...), deferrer, pod.NewWaits(10*time.Second, realclock.RealClock{})))
 				began := time.Now()
 				ctx, cancel := context.WithCancel(clientauth.WithVerified(t.Context(), true))
 				defer cancel()
@@ -160,7 +160,7 @@ func TestAnotherReviewOfARequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got deferrals
 		cache := cacheOf(t, owned().Obj())
-		handler := pod.NewDeleteDeferrer(decoder(t), cache, cache, &got, pod.NewWaits(10*time.Second, realclock.RealClock{}), deferOptions(), reviewsOf(t))
+		handler := pod.NewDeleteDeferrer(deferConfig(t, cache, cache, &got, pod.NewWaits(10*time.Second, realclock.RealClock{})))
 		ctx := clientauth.WithVerified(t.Context(), true)
 		first := visibleOf(handler.Handle(ctx, byUser(t, "web-0")))
 		began := time.Now()
@@ -181,7 +181,7 @@ func TestAnIntervalThatIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got deferrals
 		cache := cacheOf(t, owned().Obj())
-		handler := pod.NewDeleteDeferrer(decoder(t), cache, cache, &got, pod.NewWaits(10*time.Second, realclock.RealClock{}), deferOptions(), reviewsOf(t))
+		handler := pod.NewDeleteDeferrer(deferConfig(t, cache, cache, &got, pod.NewWaits(10*time.Second, realclock.RealClock{})))
 		for _, after := range []time.Duration{0, time.Minute, deferreddelete.MaxLapse} {
 			time.Sleep(after)
 			handler.Handle(clientauth.WithVerified(t.Context(), true), byUser(t, "web-0"))
@@ -208,7 +208,7 @@ func TestAClientThatLooksForAnyPod(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				// The record of the request is as old as the bubble.
 				cache := cacheOf(t, owned().Obj(), tc.other)
-				handler := pod.NewDeleteDeferrer(decoder(t), cache, cache, &deferrals{}, pod.NewWaits(10*time.Second, realclock.RealClock{}), deferOptions(), reviewsOf(t))
+				handler := pod.NewDeleteDeferrer(deferConfig(t, cache, cache, &deferrals{}, pod.NewWaits(10*time.Second, realclock.RealClock{})))
 				got := visibleOf(handler.Handle(clientauth.WithVerified(t.Context(), true), byUser(t, "web-0")))
 				if got.Code != http.StatusTooManyRequests || !strings.Contains(got.Message, tc.want) {
 					t.Errorf("got %+v, want %q", got, tc.want)
@@ -229,7 +229,7 @@ func TestWaitsAreBounded(t *testing.T) {
 		}
 		cache := cacheOf(t, objects...)
 		var begun counter
-		handler := pod.NewDeleteDeferrer(decoder(t), cache, cache, &begun, pod.NewWaits(10*time.Second, realclock.RealClock{}), deferOptions(), reviewsOf(t))
+		handler := pod.NewDeleteDeferrer(deferConfig(t, cache, cache, &begun, pod.NewWaits(10*time.Second, realclock.RealClock{})))
 		ctx := clientauth.WithVerified(t.Context(), true)
 		var waiting sync.WaitGroup
 		for i := range each {
@@ -266,7 +266,7 @@ func TestRepetitionsLeavePlaces(t *testing.T) {
 		}
 		cache := cacheOf(t, objects...)
 		var begun counter
-		handler := pod.NewDeleteDeferrer(decoder(t), cache, cache, &begun, pod.NewWaits(10*time.Second, realclock.RealClock{}), deferOptions(), reviewsOf(t))
+		handler := pod.NewDeleteDeferrer(deferConfig(t, cache, cache, &begun, pod.NewWaits(10*time.Second, realclock.RealClock{})))
 		ctx := clientauth.WithVerified(t.Context(), true)
 		repeat := func(i int) string {
 			request := deleting(t, objects[i+1].(*corev1.Pod))
