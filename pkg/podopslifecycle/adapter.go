@@ -88,6 +88,9 @@ type lifecycle struct {
 	LifecycleAdapter
 	id            string
 	operationType OperationType
+
+	// replaces is whether a request replaces the operation of another type that has the id.
+	replaces bool
 }
 
 func of(adapter LifecycleAdapter) lifecycle {

@@ -37,7 +37,7 @@ func Begin(c Client, adapter LifecycleAdapter, pod client.Object, updates ...Upd
 
 // BeginContext is Begin with a context.
 func BeginContext(ctx context.Context, c Client, adapter LifecycleAdapter, pod client.Object, updates ...UpdateFunc) (bool, error) {
-	return begin(ctx, c, of(adapter), pod, updates, keepOld)
+	return begin(ctx, c, of(adapter), pod, updates)
 }
 
 // BeginWithCleaningOld is Begin for a controller that uses its id for operations of several types: if the
@@ -54,7 +54,9 @@ func BeginWithCleaningOld(c Client, adapter LifecycleAdapter, pod client.Object,
 func BeginWithCleaningOldContext(
 	ctx context.Context, c Client, adapter LifecycleAdapter, pod client.Object, updates ...UpdateFunc,
 ) (bool, error) {
-	return begin(ctx, c, of(adapter), pod, updates, replaceOld)
+	l := of(adapter)
+	l.replaces = true
+	return begin(ctx, c, l, pod, updates)
 }
 
 // AllowOps reports whether the operation may start: its rules have passed, the traffic of the pod is off,
@@ -126,20 +128,12 @@ func UndoContext(ctx context.Context, c Client, adapter LifecycleAdapter, pod cl
 	return updated, named("undoing", l, pod, err)
 }
 
-// oldType is the handling, by begin, of an operation of another type that its id requests.
-type oldType int
-
-const (
-	keepOld oldType = iota
-	replaceOld
-)
-
-func begin(ctx context.Context, c Client, l lifecycle, pod client.Object, updates []UpdateFunc, old oldType) (bool, error) {
+func begin(ctx context.Context, c Client, l lifecycle, pod client.Object, updates []UpdateFunc) (bool, error) {
 	if err := l.check(); err != nil {
 		return false, err
 	}
 	updated, err := podpatch.Write(ctx, c, pod, func(pod client.Object) (bool, error) {
-		requested, err := l.request(pod, old, time.Now())
+		requested, err := l.request(pod, time.Now())
 		if err != nil {
 			return false, err
 		}
@@ -150,7 +144,7 @@ func begin(ctx context.Context, c Client, l lifecycle, pod client.Object, update
 }
 
 // request adds the labels of the request to the pod, unless they are there.
-func (l lifecycle) request(pod client.Object, old oldType, now time.Time) (bool, error) {
+func (l lifecycle) request(pod client.Object, now time.Time) (bool, error) {
 	switch running, ok := l.running(pod); {
 	case !appsv1alpha1.IsControlled(pod.GetLabels()):
 		return false, ErrNotControlled
@@ -158,7 +152,7 @@ func (l lifecycle) request(pod client.Object, old oldType, now time.Time) (bool,
 		return false, ErrTerminating
 	case ok && running == l.operationType:
 		return false, nil
-	case ok && old == keepOld:
+	case ok && !l.replaces:
 		return false, &OtherTypeError{ID: l.id, Running: running, Wanted: l.operationType}
 	}
 	if ids := l.others(pod); len(ids) > 0 && !l.AllowMultiType() {

@@ -76,36 +76,40 @@ func (s *session) fail(reason string, err error) {
 func (r *Reconciler) gather(ctx context.Context, s *session) {
 	b := r.binding
 	if !s.deleting {
-		s.expectedEmployers = readItems(ctx, r, s, "GetExpectedEmployer", EventGetExpectedEmployerFailed, employerItem, b.adapter.GetExpectedEmployer)
-		s.expectedEmployees = readItems(ctx, r, s, "GetExpectedEmployee", EventGetExpectedEmployeesFailed, employeeItem, b.adapter.GetExpectedEmployee)
+		s.expectedEmployers = readItems(ctx, r, s, reading[IEmployer]{"GetExpectedEmployer", EventGetExpectedEmployerFailed, employerItem, b.adapter.GetExpectedEmployer})
+		s.expectedEmployees = readItems(ctx, r, s, reading[IEmployee]{"GetExpectedEmployee", EventGetExpectedEmployeesFailed, employeeItem, b.adapter.GetExpectedEmployee})
 	} else {
 		s.expectedEmployers, s.expectedEmployees = &[]plan.Item[IEmployer]{}, &[]plan.Item[IEmployee]{}
 	}
-	s.currentEmployees = readItems(ctx, r, s, "GetCurrentEmployee", EventGetCurrentEmployeesFailed, employeeItem, b.adapter.GetCurrentEmployee)
-	s.currentEmployers = readItems(ctx, r, s, "GetCurrentEmployer", EventGetCurrentEmployerFailed, employerItem, b.adapter.GetCurrentEmployer)
+	s.currentEmployees = readItems(ctx, r, s, reading[IEmployee]{"GetCurrentEmployee", EventGetCurrentEmployeesFailed, employeeItem, b.adapter.GetCurrentEmployee})
+	s.currentEmployers = readItems(ctx, r, s, reading[IEmployer]{"GetCurrentEmployer", EventGetCurrentEmployerFailed, employerItem, b.adapter.GetCurrentEmployer})
+}
+
+// reading is a verb of an adapter that reads items, and the reason of the event when it fails.
+type reading[T any] struct {
+	verb, reason string
+	item         func(T) plan.Item[T]
+	get          func(context.Context, client.Object) ([]T, error)
 }
 
 // readItems makes one read; nil when it failed.
-func readItems[T any](
-	ctx context.Context, r *Reconciler, s *session, verb, reason string,
-	item func(T) plan.Item[T], get func(context.Context, client.Object) ([]T, error),
-) *[]plan.Item[T] {
+func readItems[T any](ctx context.Context, r *Reconciler, s *session, one reading[T]) *[]plan.Item[T] {
 	employer := copyObject(s.employer)
 	items, err := retryRead(ctx, r.provider, func() ([]plan.Item[T], error) {
-		return call(ctx, r.provider, s.target, verb, func(ctx context.Context) ([]plan.Item[T], error) {
-			values, err := get(ctx, employer)
+		return call(ctx, r.provider, s.target, one.verb, func(ctx context.Context) ([]plan.Item[T], error) {
+			values, err := one.get(ctx, employer)
 			if err != nil {
 				return nil, err
 			}
 			items := make([]plan.Item[T], len(values))
 			for i, value := range values {
-				items[i] = item(value)
+				items[i] = one.item(value)
 			}
 			return items, nil
 		})
 	})
 	if err != nil {
-		s.fail(reason, err)
+		s.fail(one.reason, err)
 		return nil
 	}
 	return &items

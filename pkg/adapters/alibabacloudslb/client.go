@@ -99,19 +99,13 @@ func redactor(config Config) func(string) string {
 
 // describe reads an object and returns the body of the answer. what is the name of the object in
 // errors. An answer without a body does not mean that there are no items.
-func describe[Request, Response, Body any](
-	ctx context.Context, c *Client, action, what string, request *Request,
-	send func(*Request, *util.RuntimeOptions) (*Response, error), bodyOf func(*Response) *Body,
-) (*Body, error) {
+func describe[Body any](ctx context.Context, c *Client, action, what string, read func() (*Body, error)) (*Body, error) {
 	body, err := call(ctx, c, action, func() (*Body, error) {
-		response, err := send(request, noRetries())
-		if err != nil {
-			return nil, err
+		body, err := read()
+		if err == nil && body == nil {
+			return nil, errors.New("the answer has no body")
 		}
-		if body := bodyOf(response); body != nil {
-			return body, nil
-		}
-		return nil, errors.New("the answer has no body")
+		return body, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
@@ -123,10 +117,13 @@ func describe[Request, Response, Body any](
 func (c *Client) LoadBalancer(ctx context.Context, id string) ([]Backend, error) {
 	const action = "DescribeLoadBalancerAttribute"
 	request := &slb.DescribeLoadBalancerAttributeRequest{LoadBalancerId: tea.String(id), RegionId: c.region()}
-	answer, err := describe(ctx, c, action, "load balancer "+id, request, c.sdk.DescribeLoadBalancerAttributeWithOptions,
-		func(response *slb.DescribeLoadBalancerAttributeResponse) *slb.DescribeLoadBalancerAttributeResponseBody {
-			return response.Body
-		})
+	answer, err := describe(ctx, c, action, "load balancer "+id, func() (*slb.DescribeLoadBalancerAttributeResponseBody, error) {
+		response, err := c.sdk.DescribeLoadBalancerAttributeWithOptions(request, noRetries())
+		if err != nil {
+			return nil, err
+		}
+		return response.Body, nil
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -153,10 +150,13 @@ func (c *Client) LoadBalancer(ctx context.Context, id string) ([]Backend, error)
 func (c *Client) Groups(ctx context.Context, loadBalancerID string) ([]Group, error) {
 	const action = "DescribeVServerGroups"
 	request := &slb.DescribeVServerGroupsRequest{LoadBalancerId: tea.String(loadBalancerID), RegionId: c.region()}
-	answer, err := describe(ctx, c, action, "vServer groups of load balancer "+loadBalancerID, request, c.sdk.DescribeVServerGroupsWithOptions,
-		func(response *slb.DescribeVServerGroupsResponse) *slb.DescribeVServerGroupsResponseBody {
-			return response.Body
-		})
+	answer, err := describe(ctx, c, action, "vServer groups of load balancer "+loadBalancerID, func() (*slb.DescribeVServerGroupsResponseBody, error) {
+		response, err := c.sdk.DescribeVServerGroupsWithOptions(request, noRetries())
+		if err != nil {
+			return nil, err
+		}
+		return response.Body, nil
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -177,10 +177,13 @@ func (c *Client) Groups(ctx context.Context, loadBalancerID string) ([]Group, er
 func (c *Client) Group(ctx context.Context, id string) ([]Backend, error) {
 	const action = "DescribeVServerGroupAttribute"
 	request := &slb.DescribeVServerGroupAttributeRequest{VServerGroupId: tea.String(id), RegionId: c.region()}
-	answer, err := describe(ctx, c, action, "vServer group "+id, request, c.sdk.DescribeVServerGroupAttributeWithOptions,
-		func(response *slb.DescribeVServerGroupAttributeResponse) *slb.DescribeVServerGroupAttributeResponseBody {
-			return response.Body
-		})
+	answer, err := describe(ctx, c, action, "vServer group "+id, func() (*slb.DescribeVServerGroupAttributeResponseBody, error) {
+		response, err := c.sdk.DescribeVServerGroupAttributeWithOptions(request, noRetries())
+		if err != nil {
+			return nil, err
+		}
+		return response.Body, nil
+	})
 	if err != nil {
 		return nil, err
 	}

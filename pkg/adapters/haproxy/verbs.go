@@ -61,15 +61,18 @@ func (a *Adapter) atCurrent(ctx context.Context, employer client.Object, items S
 	return a.carryOut(ctx, service, at, items, first, second)
 }
 
-// carryOut makes the first step for all servers, reads them again, and makes the second step for
-// the servers whose first step succeeded: most requests end during the first step of the others.
-func (a *Adapter) carryOut(ctx context.Context, service *corev1.Service, at location, items Servers, first, second step) (Servers, Servers, error) {
-	succeeded, failed, err := a.stepAll(ctx, service, at, items, first)
-	if len(succeeded) == 0 {
-		return succeeded, failed, err
+// carryOut makes the first step for all servers, reads them again, and makes the next step for
+// the servers whose step succeeded: most requests end during the first step of the others.
+func (a *Adapter) carryOut(ctx context.Context, service *corev1.Service, at location, items Servers, steps ...step) (succeeded, failed Servers, err error) {
+	succeeded = items
+	for i, one := range steps {
+		if i > 0 && len(succeeded) == 0 {
+			break
+		}
+		done, left, stepErr := a.stepAll(ctx, service, at, succeeded, one)
+		succeeded, failed, err = done, append(failed, left...), errors.Join(err, stepErr)
 	}
-	succeeded, later, laterErr := a.stepAll(ctx, service, at, succeeded, second)
-	return succeeded, append(failed, later...), errors.Join(err, laterErr)
+	return succeeded, failed, err
 }
 
 func (a *Adapter) stepAll(ctx context.Context, svc *corev1.Service, at location, items Servers, one step) (Servers, Servers, error) {

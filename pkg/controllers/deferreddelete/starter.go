@@ -309,9 +309,10 @@ func (s *Starter) mayReplace(ctx context.Context, pod *corev1.Pod) (bool, error)
 	if err != nil {
 		return false, err
 	}
-	return s.exchange(ctx, pod, func(begun, withheld func(*corev1.Pod) bool, now time.Time) (bool, *corev1.Pod) {
-		begins := func(other *corev1.Pod) bool { return begun(other) || deferreddelete.IsDeferred(other.Labels) }
-		return deferreddelete.MayReplace(set, pod, pods, begins, withheld, now)
+	return s.exchange(ctx, pod, pods, func(owned deferreddelete.OwnedPods) (bool, *corev1.Pod) {
+		reserved := owned.Begun
+		owned.Begun = func(other *corev1.Pod) bool { return reserved(other) || deferreddelete.IsDeferred(other.Labels) }
+		return deferreddelete.MayReplace(set, pod, owned)
 	})
 }
 
@@ -325,17 +326,15 @@ func (s *Starter) mayFollow(ctx context.Context, pod *corev1.Pod) (bool, error) 
 	if err != nil {
 		return false, err
 	}
-	return s.exchange(ctx, pod, func(begun, withheld func(*corev1.Pod) bool, now time.Time) (bool, *corev1.Pod) {
-		return deferreddelete.MayFollow(pod, pods, begun, withheld, now)
-	})
+	return s.exchange(ctx, pod, pods, func(owned deferreddelete.OwnedPods) (bool, *corev1.Pod) { return deferreddelete.MayFollow(pod, owned) })
 }
 
 // decide returns whether the delete of a pod begins, and the pod whose delete ends instead.
-type decide func(begun, withheld func(*corev1.Pod) bool, now time.Time) (may bool, instead *corev1.Pod)
+type decide func(deferreddelete.OwnedPods) (may bool, instead *corev1.Pod)
 
 // exchange decides whether the delete of a pod begins, and undoes that of the pod in whose place it begins.
-func (s *Starter) exchange(ctx context.Context, pod *corev1.Pod, decide decide) (bool, error) {
-	may, instead := s.reserve(pod, decide)
+func (s *Starter) exchange(ctx context.Context, pod *corev1.Pod, owned []*corev1.Pod, decide decide) (bool, error) {
+	may, instead := s.reserve(pod, owned, decide)
 	if !may || instead == nil || !s.leads() {
 		return may, nil
 	}
@@ -347,14 +346,17 @@ func (s *Starter) exchange(ctx context.Context, pod *corev1.Pod, decide decide) 
 }
 
 // reserve decides whether a pod begins to go, and remembers it: the cache may not show it at the next request.
-func (s *Starter) reserve(pod *corev1.Pod, decide decide) (may bool, instead *corev1.Pod) {
+func (s *Starter) reserve(pod *corev1.Pod, owned []*corev1.Pod, decide decide) (may bool, instead *corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.Now()
 	maps.DeleteFunc(s.reserved, func(_ types.UID, at time.Time) bool { return now.Sub(at) > deferredTTL })
-	may, instead = decide(
-		func(other *corev1.Pod) bool { _, reserved := s.reserved[other.UID]; return reserved },
-		func(other *corev1.Pod) bool { return len(podstate.WithheldBy(other.Annotations)) > 0 }, now)
+	may, instead = decide(deferreddelete.OwnedPods{
+		Pods:     owned,
+		Begun:    func(other *corev1.Pod) bool { _, reserved := s.reserved[other.UID]; return reserved },
+		Withheld: func(other *corev1.Pod) bool { return len(podstate.WithheldBy(other.Annotations)) > 0 },
+		Now:      now,
+	})
 	if may {
 		s.reserved[pod.UID] = now
 	}

@@ -48,7 +48,7 @@ func (r *Reconciler) writeBudget(
 	ctx context.Context, snapshot snapshot, view podindex.DisruptionView, reserved []appsv1alpha1.ReservedPod,
 ) writeResult {
 	before := reachable(view.Record, snapshot.ResourceVersion)
-	record := permit.NextRecord(before, reserved, nil, nil, snapshot.At, snapshot.ResourceVersion)
+	record := permit.NextRecord(before, appsv1alpha1.PermitRecord{Reserved: reserved}, snapshot.At, snapshot.ResourceVersion)
 	stored, err := r.budgets.WriteRecord(ctx, view.DisruptionBudget, record)
 	switch {
 	case apierrors.IsConflict(err):

@@ -206,7 +206,9 @@ func (r *Reconciler) writeStatus(
 ) {
 	old := one.view.Object
 	before := reachable(old.Status.Permits, snapshot.ResourceVersion)
-	one.next.Status.Permits = permit.NextRecord(before, reserved, plan.Recent[old.Name], plan.Owners[old.Name], snapshot.At, snapshot.ResourceVersion)
+	one.next.Status.Permits = permit.NextRecord(before, appsv1alpha1.PermitRecord{
+		Reserved: reserved, Recent: plan.Recent[old.Name], Owners: plan.Owners[old.Name],
+	}, snapshot.At, snapshot.ResourceVersion)
 	stored, err := r.statuses.WriteStatus(ctx, one.next)
 	switch {
 	case apierrors.IsConflict(err):

@@ -39,7 +39,12 @@ func TestMayFollow(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			may, instead := MayFollow(controlled(), tc.pods, func(*corev1.Pod) bool { return tc.begun }, func(*corev1.Pod) bool { return tc.withheld }, requested.Add(tc.after))
+			may, instead := MayFollow(controlled(), OwnedPods{
+				Pods:     tc.pods,
+				Begun:    func(*corev1.Pod) bool { return tc.begun },
+				Withheld: func(*corev1.Pod) bool { return tc.withheld },
+				Now:      requested.Add(tc.after),
+			})
 			got := ""
 			if instead != nil {
 				got = instead.Name

@@ -14,25 +14,32 @@ import (
 // ReplaceAnotherAfter is the time for which rules must have withheld a pod before another pod that its controller names goes instead.
 const ReplaceAnotherAfter = 15 * time.Second
 
+// OwnedPods are the pods of an owner at a time. Begun reports whether the delete of a pod begins or has begun, and Withheld whether rules
+// withhold the pod.
+type OwnedPods struct {
+	Pods            []*corev1.Pod
+	Begun, Withheld func(*corev1.Pod) bool
+	Now             time.Time
+}
+
 // MayReplace reports whether the delete of a pod begins that the controller of a DaemonSet has requested. With each refusal the
 // controller may name another pod, so no more pods begin than may be unavailable in a rolling update, besides pods that are
-// unavailable anyway. instead is a waiting pod whose delete ends first, since rules withhold it; nil for none. pods are
-// the pods of the DaemonSet. begun reports whether the delete of another pod has begun, and withheld whether rules withhold it.
-func MayReplace(
-	set *appsv1.DaemonSet, pod *corev1.Pod, pods []*corev1.Pod, begun, withheld func(*corev1.Pod) bool, now time.Time,
-) (may bool, instead *corev1.Pod) {
+// unavailable anyway. instead is a waiting pod whose delete ends first, since rules withhold it; nil for none.
+func MayReplace(set *appsv1.DaemonSet, pod *corev1.Pod, owned OwnedPods) (may bool, instead *corev1.Pod) {
 	if !isBounded(set) || !isReady(pod) {
 		return true, nil
 	}
 	left := maxUnavailable(set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable, int(set.Status.DesiredNumberScheduled), true)
-	serves := func(other *corev1.Pod) bool { return other.DeletionTimestamp == nil && isReady(other) && !begun(other) }
+	serves := func(other *corev1.Pod) bool {
+		return other.DeletionTimestamp == nil && isReady(other) && !owned.Begun(other)
+	}
 	var waiting []*corev1.Pod
-	for _, other := range pods {
+	for _, other := range owned.Pods {
 		if other.UID == pod.UID || serves(other) {
 			continue
 		}
 		left--
-		if waitsFor(other, ActorOwner, now) >= ReplaceAnotherAfter && withheld(other) {
+		if waitsFor(other, ActorOwner, owned.Now) >= ReplaceAnotherAfter && owned.Withheld(other) {
 			waiting = append(waiting, other)
 		}
 	}

@@ -71,8 +71,12 @@ func TestMayReplace(t *testing.T) {
 		"while nodes with pods are not selected":    {misscheduled, daemon("a"), []*corev1.Pod{daemon("b", begun(0))}, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			may, instead := MayReplace(tc.set, tc.pod, append(tc.others, tc.pod), func(pod *corev1.Pod) bool { return IsDeferred(pod.Labels) },
-				func(pod *corev1.Pod) bool { return pod.Annotations["withheld"] != "" }, now)
+			may, instead := MayReplace(tc.set, tc.pod, OwnedPods{
+				Pods:     append(tc.others, tc.pod),
+				Begun:    func(pod *corev1.Pod) bool { return IsDeferred(pod.Labels) },
+				Withheld: func(pod *corev1.Pod) bool { return pod.Annotations["withheld"] != "" },
+				Now:      now,
+			})
 			var uid types.UID
 			if may && instead != nil {
 				uid = instead.UID

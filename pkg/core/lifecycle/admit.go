@@ -82,26 +82,26 @@ func AdmitUpdate(old, requested PodFacts, trusted bool, opts Options, now time.T
 	if len(admission.Denials) > 0 {
 		return admission
 	}
-	admission.Change = advanceRequest(old, requested, before, labels, opts, now)
+	effective := withMetadataFrom(old, requested)
+	effective.Labels = labels
+	admission.Change = advanceRequest(before, requested.Labels, effective, opts, now)
 	return admission
 }
 
-// advanceRequest returns the change from the requested labels to the labels that follow from them.
-// It modifies labels.
-func advanceRequest(old, requested PodFacts, before, labels map[string]string, opts Options, now time.Time) Change {
+// advanceRequest returns the change from the requested labels to the labels that follow from those of a pod. It modifies the
+// labels of the pod.
+func advanceRequest(before, requested map[string]string, pod PodFacts, opts Options, now time.Time) Change {
 	var moves []Transition
-	if requested.Controlled() {
-		for _, id := range operationIDs(labels) {
-			moves = append(moves, reenter(before, labels, id, opts, now)...)
+	if pod.Controlled() {
+		for _, id := range operationIDs(pod.Labels) {
+			moves = append(moves, reenter(before, pod.Labels, id, opts, now)...)
 		}
 	}
-	effective := withMetadataFrom(old, requested)
-	effective.Labels = labels
-	change := Advance(effective, Permits{}, opts, now)
+	change := Advance(pod, Permits{}, opts, now)
 	change.Transitions = append(moves, change.Transitions...)
-	final := change.Apply(labels)
+	final := change.Apply(pod.Labels)
 	change.Set, change.Remove = nil, nil
-	change.diff(requested.Labels, final)
+	change.diff(requested, final)
 	return change
 }
 

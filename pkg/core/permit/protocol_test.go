@@ -193,7 +193,7 @@ func (s *protocol) open(l *leader, reached func(pod string) bool) {
 	}
 	for _, object := range slices.Sorted(maps.Keys(plan.Reserve)) {
 		old := records[object]
-		next := permit.NextRecord(old.Value, plan.Reserve[object], plan.Recent[object], plan.Owners[object], at, seenUpTo)
+		next := permit.NextRecord(old.Value, appsv1alpha1.PermitRecord{Reserved: plan.Reserve[object], Recent: plan.Recent[object], Owners: plan.Owners[object]}, at, seenUpTo)
 		l.writes = append(l.writes, func() bool { return s.writeRecord(l, object, old.Version, next) })
 	}
 	for _, request := range plan.Grants {

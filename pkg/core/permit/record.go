@@ -47,26 +47,22 @@ func reaches(view, required string) bool {
 	return err == nil && order >= 0
 }
 
-// NextRecord returns the record to write: the new list of reservations, the recent permits
+// NextRecord returns the record to write, which has the new list of reservations, the recent permits
 // and the numbers of pods to remember (Plan.Recent and Plan.Owners of the PodTransitionRule,
-// empty if it keeps no such list), and how far the view of a reader must reach. Reservations
+// empty if it keeps no such list), and how far the view of a reader must reach; nil without any of them. Reservations
 // of the old record that are missing from the new list are dead; a reader may rely on that
 // only if its view contains the evidence: the pod at its present resourceVersion, or, for a
 // deleted pod, all of this view.
-func NextRecord(
-	old *appsv1alpha1.PermitRecord, reserved []appsv1alpha1.ReservedPod, recent []appsv1alpha1.RecentPermit, owners []appsv1alpha1.OwnerPods,
-	at func(types.UID) string, viewResourceVersion string,
-) *appsv1alpha1.PermitRecord {
-	kept := map[types.UID]string{}
-	for _, r := range reserved {
-		kept[r.UID] = r.ResourceVersion
-	}
-	next := &appsv1alpha1.PermitRecord{Reserved: reserved, Recent: recent, Owners: owners}
+func NextRecord(old *appsv1alpha1.PermitRecord, next appsv1alpha1.PermitRecord, at func(types.UID) string, viewResourceVersion string) *appsv1alpha1.PermitRecord {
 	if old == nil {
-		if len(reserved) == 0 && len(recent) == 0 && len(owners) == 0 {
+		if len(next.Reserved)+len(next.Recent)+len(next.Owners) == 0 {
 			return nil
 		}
-		return next
+		return &next
+	}
+	kept := map[types.UID]string{}
+	for _, r := range next.Reserved {
+		kept[r.UID] = r.ResourceVersion
 	}
 	next.ViewResourceVersion = old.ViewResourceVersion
 	for _, r := range old.Reserved {
@@ -79,7 +75,7 @@ func NextRecord(
 		}
 		next.ViewResourceVersion = later(next.ViewResourceVersion, evidence)
 	}
-	return next
+	return &next
 }
 
 // later returns the larger of two resourceVersions, and b if a cannot be compared.

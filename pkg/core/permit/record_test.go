@@ -119,7 +119,7 @@ func TestNextRecord(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, permit.NextRecord(tc.old, tc.reserved, nil, nil, tc.pods.at, "20")); diff != "" {
+			if diff := cmp.Diff(tc.want, permit.NextRecord(tc.old, appsv1alpha1.PermitRecord{Reserved: tc.reserved}, tc.pods.at, "20")); diff != "" {
 				t.Errorf("record differs (-want +got):\n%s", diff)
 			}
 		})
@@ -130,7 +130,7 @@ func TestNextRecord(t *testing.T) {
 // record has seen that every reservation it dropped is dead.
 func TestNextRecordDropsNothingUnseen(t *testing.T) {
 	old := record("", "p", "10", "q", "11")
-	next := permit.NextRecord(old, list("q", "11"), nil, nil, pods{"p": "14", "q": "11"}.at, "20")
+	next := permit.NextRecord(old, appsv1alpha1.PermitRecord{Reserved: list("q", "11")}, pods{"p": "14", "q": "11"}.at, "20")
 	for view, want := range map[string]bool{"10": false, "13": false, "14": true, "20": true} {
 		if got := permit.Reaches(view, next); got != want {
 			t.Errorf("a view up to %s: got %t, want %t", view, got, want)

@@ -47,16 +47,12 @@ type Observation struct {
 	Err error
 }
 
-// observe calls Options.Observe, which must be set.
-func (p *Program) observe(
-	input ast.Value, requests []rule.Request, began time.Time, evaluations int, err error, output func() (json.RawMessage, error),
-) {
-	p.engine.options.Observe(Observation{
-		Rule: p.id, Source: p.info.source, Stage: p.stage, Requests: requests,
-		Input:    func() (json.RawMessage, error) { return canonical(input, unbounded) },
-		Output:   output,
-		Duration: time.Since(began), Evaluations: evaluations, Err: err,
-	})
+// observe calls Options.Observe, which must be set, with what the program adds to an observation.
+func (p *Program) observe(input ast.Value, began time.Time, observation Observation) {
+	observation.Rule, observation.Source, observation.Stage = p.id, p.info.source, p.stage
+	observation.Input = func() (json.RawMessage, error) { return canonical(input, unbounded) }
+	observation.Duration = time.Since(began)
+	p.engine.options.Observe(observation)
 }
 
 // Replay evaluates a rule again on an observed input, and returns the decision document: the same

@@ -182,12 +182,13 @@ func (p *Program) observeAll(ctx context.Context, counts rule.Counts, requests [
 		if err == nil {
 			err = p.confirm(term, keys, returned.result)
 		}
-		p.observe(input, part, began, returned.evaluations, err, func() (json.RawMessage, error) {
+		output := func() (json.RawMessage, error) {
 			if err != nil {
 				return nil, err
 			}
 			return canonical(term.Value, unbounded)
-		})
+		}
+		p.observe(input, began, Observation{Requests: part, Output: output, Evaluations: returned.evaluations, Err: err})
 		returned.evaluations = 0
 	}
 }

@@ -23,23 +23,25 @@ const deniedWithoutLabel = "adds nothing to a pod without the label " + appsv1al
 // the same name, as any operation controller does; nil values remove a key. It returns the pod
 // as stored, nil when the pod no longer exists, or has lost the control label, which a cache may not show yet.
 func PatchMetadata(ctx context.Context, c client.Client, pod *corev1.Pod, labels, annotations map[string]any) (*corev1.Pod, error) {
-	return patchMetadata(ctx, c, pod, map[string]any{"uid": pod.UID}, labels, annotations)
+	return patchMetadata(ctx, c, pod, metadata{UID: pod.UID, Labels: labels, Annotations: annotations})
 }
 
 // PatchUnchanged is PatchMetadata on condition that the pod is still at its resourceVersion. It returns nil, too, when the pod
 // has changed.
 func PatchUnchanged(ctx context.Context, c client.Client, pod *corev1.Pod, labels, annotations map[string]any) (*corev1.Pod, error) {
-	return patchMetadata(ctx, c, pod, map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion}, labels, annotations)
+	return patchMetadata(ctx, c, pod, metadata{UID: pod.UID, ResourceVersion: pod.ResourceVersion, Labels: labels, Annotations: annotations})
 }
 
-func patchMetadata(ctx context.Context, c client.Client, pod *corev1.Pod, metadata, labels, annotations map[string]any) (*corev1.Pod, error) {
-	if len(labels) > 0 {
-		metadata["labels"] = labels
-	}
-	if len(annotations) > 0 {
-		metadata["annotations"] = annotations
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+// metadata is a change of a pod's metadata, and its preconditions.
+type metadata struct {
+	Annotations     map[string]any `json:"annotations,omitempty"`
+	Labels          map[string]any `json:"labels,omitempty"`
+	ResourceVersion string         `json:"resourceVersion,omitempty"`
+	UID             types.UID      `json:"uid"`
+}
+
+func patchMetadata(ctx context.Context, c client.Client, pod *corev1.Pod, change metadata) (*corev1.Pod, error) {
+	patch, err := json.Marshal(map[string]any{"metadata": change})
 	if err != nil {
 		return nil, fmt.Errorf("encoding labels: %w", err)
 	}

@@ -121,40 +121,40 @@ func (v *Validator) validate(
 	if old == nil {
 		return warnings, errs, nil
 	}
-	harmed, denied, err := v.validateUsers(ctx, requester, known, declared, policy, old)
-	return append(warnings, harmed...), append(errs, denied...), err
-}
-
-// validateUsers checks what an edit does to the rules that use the policy and to the policies that import it.
-func (v *Validator) validateUsers(
-	ctx context.Context, requester authenticationv1.UserInfo, known imports.Policies, declared *parameters.Schema,
-	policy, old *appsv1alpha1.PodTransitionPolicy,
-) (warnings []string, errs field.ErrorList, err error) {
 	broken, err := v.broken(ctx, policy, declared, old)
 	if err != nil {
 		return nil, nil, err
 	}
-	importers, err := v.brokenImporters(ctx, known, policy, old)
-	if err == nil && len(importers) > 0 {
-		// The cache may have an importer as it was before an edit that allows this one.
-		names := make([]string, 0, maxConfirmed)
-		for _, one := range importers[:min(len(importers), maxConfirmed)] {
-			names = append(names, one.name)
-		}
-		if err = v.refresh(ctx, known, names); err == nil {
-			importers, err = v.brokenImporters(ctx, known, policy, old)
-		}
-	}
+	importers, err := v.confirmedImporters(ctx, known, policy, old)
 	switch {
 	case err != nil:
 		return nil, nil, err
 	case len(broken)+len(importers) == 0:
-		return nil, nil, nil
 	case ignoresUsers(policy):
-		return []string{heldBack(len(broken), len(importers))}, nil, nil
+		warnings = append(warnings, heldBack(len(broken), len(importers)))
 	default:
-		return nil, v.denials(ctx, requester, broken, importers), nil
+		errs = append(errs, v.denials(ctx, requester, broken, importers)...)
 	}
+	return warnings, errs, nil
+}
+
+// confirmedImporters returns the policies that an edit breaks, which import the policy: the cache may have an importer as it was before
+// an edit that allows this one.
+func (v *Validator) confirmedImporters(
+	ctx context.Context, known imports.Policies, policy, old *appsv1alpha1.PodTransitionPolicy,
+) ([]brokenImporter, error) {
+	importers, err := v.brokenImporters(ctx, known, policy, old)
+	if err != nil || len(importers) == 0 {
+		return importers, err
+	}
+	names := make([]string, 0, maxConfirmed)
+	for _, one := range importers[:min(len(importers), maxConfirmed)] {
+		names = append(names, one.name)
+	}
+	if err := v.refresh(ctx, known, names); err != nil {
+		return nil, err
+	}
+	return v.brokenImporters(ctx, known, policy, old)
 }
 
 // checkLive is check, and once more with live imports if the policy is wrong: the cache may have an import as it was before an

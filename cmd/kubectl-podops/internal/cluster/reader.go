@@ -60,22 +60,21 @@ func (r Reader) Snapshot(ctx context.Context, namespace string) (*clusterstate.S
 	snapshot := &clusterstate.Snapshot{Namespace: namespace, Manager: clusterstate.Manager{Namespace: r.ManagerNamespace}}
 	g := &gathering{reader: r.Reader, errs: map[string]error{}}
 	in := client.InNamespace(namespace)
-	gather(ctx, g, "pods", &corev1.PodList{}, &snapshot.Pods, in)
-	gather(ctx, g, "deployments", &appsv1.DeploymentList{}, &snapshot.Deployments, in)
-	gather(ctx, g, "replicasets", &appsv1.ReplicaSetList{}, &snapshot.ReplicaSets, in)
-	gather(ctx, g, "statefulsets", &appsv1.StatefulSetList{}, &snapshot.StatefulSets, in)
-	gather(ctx, g, "daemonsets", &appsv1.DaemonSetList{}, &snapshot.DaemonSets, in)
-	gather(ctx, g, "services", &corev1.ServiceList{}, &snapshot.Services, in)
-	gather(ctx, g, "endpointslices", &discoveryv1.EndpointSliceList{}, &snapshot.EndpointSlices, in)
-	gather(ctx, g, "poddisruptionbudgets", &policyv1.PodDisruptionBudgetList{}, &snapshot.Budgets, in)
-	gather(ctx, g, "podtransitionrules", &appsv1alpha1.PodTransitionRuleList{}, &snapshot.Rules, in)
-	gather(ctx, g, "podoperations", &appsv1alpha1.PodOperationList{}, &snapshot.Operations, in)
-	gather(ctx, g, "podtransitionpolicies", &appsv1alpha1.PodTransitionPolicyList{}, &snapshot.Policies)
-	gather(ctx, g, "events", &corev1.EventList{}, &snapshot.Events, in, client.MatchingFieldsSelector{
-		Selector: fields.OneTermEqualSelector("reportingComponent", eventSource),
-	})
+	g.run("pods", listInto(ctx, g, &corev1.PodList{}, &snapshot.Pods, in))
+	g.run("deployments", listInto(ctx, g, &appsv1.DeploymentList{}, &snapshot.Deployments, in))
+	g.run("replicasets", listInto(ctx, g, &appsv1.ReplicaSetList{}, &snapshot.ReplicaSets, in))
+	g.run("statefulsets", listInto(ctx, g, &appsv1.StatefulSetList{}, &snapshot.StatefulSets, in))
+	g.run("daemonsets", listInto(ctx, g, &appsv1.DaemonSetList{}, &snapshot.DaemonSets, in))
+	g.run("services", listInto(ctx, g, &corev1.ServiceList{}, &snapshot.Services, in))
+	g.run("endpointslices", listInto(ctx, g, &discoveryv1.EndpointSliceList{}, &snapshot.EndpointSlices, in))
+	g.run("poddisruptionbudgets", listInto(ctx, g, &policyv1.PodDisruptionBudgetList{}, &snapshot.Budgets, in))
+	g.run("podtransitionrules", listInto(ctx, g, &appsv1alpha1.PodTransitionRuleList{}, &snapshot.Rules, in))
+	g.run("podoperations", listInto(ctx, g, &appsv1alpha1.PodOperationList{}, &snapshot.Operations, in))
+	g.run("podtransitionpolicies", listInto(ctx, g, &appsv1alpha1.PodTransitionPolicyList{}, &snapshot.Policies))
+	byPodOps := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("reportingComponent", eventSource)}
+	g.run("events", listInto(ctx, g, &corev1.EventList{}, &snapshot.Events, in, byPodOps))
 	var adapters []*appsv1alpha1.TrafficAdapter
-	gather(ctx, g, "trafficadapters", &appsv1alpha1.TrafficAdapterList{}, &adapters)
+	g.run("trafficadapters", listInto(ctx, g, &appsv1alpha1.TrafficAdapterList{}, &adapters))
 	g.run("leases", func() error { return r.manager(ctx, &snapshot.Manager) })
 	g.run("namespaces", func() error { return r.breakGlass(ctx, snapshot) })
 	g.running.Wait()
@@ -181,13 +180,12 @@ func (g *gathering) unreadable() []clusterstate.Unreadable {
 	return unreadable
 }
 
-// gather lists a resource page by page into a slice that is sorted by name.
-func gather[T client.Object](ctx context.Context, g *gathering, resource string, list client.ObjectList, into *[]T, options ...client.ListOption) {
-	g.run(resource, func() error {
-		objects, err := ListAll[T](ctx, g.reader, list, options...)
-		*into = objects
+// listInto returns a function that lists a resource page by page into a slice that is sorted by name.
+func listInto[T client.Object](ctx context.Context, g *gathering, list client.ObjectList, into *[]T, options ...client.ListOption) func() error {
+	return func() (err error) {
+		*into, err = ListAll[T](ctx, g.reader, list, options...)
 		return err
-	})
+	}
 }
 
 // ListAll returns all objects of a list, sorted by namespace and name. It reads them page by page.

@@ -94,8 +94,8 @@ func (w workload) add(objects *offline.Objects, template *corev1.Pod, pods map[r
 	switch w.kind {
 	case "Deployment":
 		objects.Add(&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: &number, Template: made, Paused: wants.paused}}, meta.Namespace)
-		for revision, age := range revisionAges() {
-			objects.Add(w.newReplicaSet(revision, age, made, meta, int32(pods[revision]), now), meta.Namespace)
+		for revision := range revisionAges() {
+			objects.Add(w.newReplicaSet(revision, made, meta, int32(pods[revision]), now), meta.Namespace)
 		}
 	case "ReplicaSet":
 		objects.Add(&appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: &number, Template: made}}, meta.Namespace)
@@ -114,7 +114,7 @@ func (w workload) add(objects *offline.Objects, template *corev1.Pod, pods map[r
 
 // newReplicaSet returns the ReplicaSet for one revision of a Deployment.
 func (w workload) newReplicaSet(
-	revision rule.RevisionState, age int, template corev1.PodTemplateSpec, meta metav1.ObjectMeta, replicas int32, now time.Time,
+	revision rule.RevisionState, template corev1.PodTemplateSpec, meta metav1.ObjectMeta, replicas int32, now time.Time,
 ) *appsv1.ReplicaSet {
 	controller := true
 	created := now.Add(-48 * time.Hour)
@@ -127,7 +127,7 @@ func (w workload) newReplicaSet(
 	return &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: meta.Namespace, UID: uid("ReplicaSet", name), CreationTimestamp: metav1.NewTime(created),
-			Annotations:     map[string]string{appsv1alpha1.DeploymentRevisionAnnotationKey: fmt.Sprint(age)},
+			Annotations:     map[string]string{appsv1alpha1.DeploymentRevisionAnnotationKey: fmt.Sprint(revisionAges()[revision])},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: w.name, UID: meta.UID, Controller: &controller}},
 		},
 		Spec: appsv1.ReplicaSetSpec{Replicas: &replicas, Template: template},

@@ -105,7 +105,7 @@ func run(ctx context.Context, env *command.Environment, flags options, target st
 	if !flags.yes {
 		return nil
 	}
-	if err := do(ctx, c, &pod, plan, flags.reason, env.Now()); err != nil {
+	if err := do(ctx, c, &pod, plan, appsv1alpha1.Unstuck{Reason: text.Line(flags.reason, maxReason), At: metav1.NewTime(env.Now())}); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(env.Out, "Done, and recorded with your name.")
@@ -170,14 +170,14 @@ func write(out io.Writer, pod *corev1.Pod, plan doctor.Plan, yes bool) error {
 	return err
 }
 
-// do records the change as an event, and makes it. The event comes first, because a pod that is terminating may
+// do records the change as an event, with the user's name, and makes it. The event comes first, because a pod that is terminating may
 // not exist any more after the change.
-func do(ctx context.Context, c client.Client, pod *corev1.Pod, plan doctor.Plan, reason string, now time.Time) error {
+func do(ctx context.Context, c client.Client, pod *corev1.Pod, plan doctor.Plan, unstuck appsv1alpha1.Unstuck) error {
 	var self authenticationv1.SelfSubjectReview
 	if err := c.Create(ctx, &self); err != nil {
 		return fmt.Errorf("reading your name: %w", err)
 	}
-	unstuck := appsv1alpha1.Unstuck{By: self.Status.UserInfo.Username, Reason: text.Line(reason, maxReason), At: metav1.NewTime(now)}
+	unstuck.By = self.Status.UserInfo.Username
 	for _, step := range plan.Steps {
 		unstuck.Changes = append(unstuck.Changes, step.Change)
 	}
