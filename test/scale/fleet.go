@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -57,6 +58,9 @@ type fleet struct {
 	// updates are the images that pods get, by key.
 	updates map[string]string
 	wave    int
+
+	// delays are the times between the request of an operation and the permission to carry it out, for the pods of the last update.
+	delays []time.Duration
 
 	// failure is the first unexpected error of a worker.
 	failure error
@@ -167,16 +171,17 @@ func (f *fleet) grow(ctx context.Context, size int) error {
 	return f.await(ctx, size, func(int) {}, isAvailable)
 }
 
-// update updates the first pods in place, some at a time, and waits until all of them are
+// update updates the first pods in place, so many at a time, and waits until all of them are
 // available again.
-func (f *fleet) update(ctx context.Context, count int) error {
+func (f *fleet) update(ctx context.Context, count, most int) error {
 	f.mu.Lock()
 	f.wave++
+	f.delays = nil
 	image := fmt.Sprintf("registry.example.com/payments/web:v%d", f.wave)
 	f.mu.Unlock()
 	begun := 0
 	return f.await(ctx, count, func(finished int) {
-		for ; begun < min(count, finished+atOnce); begun++ {
+		for ; begun < min(count, finished+most); begun++ {
 			f.begin(namespaceOf(begun)+"/"+podName(begun), image)
 		}
 	}, func(pod *corev1.Pod) bool {
@@ -267,9 +272,23 @@ func (f *fleet) act(ctx context.Context, key string, pod *corev1.Pod) error {
 	if patch == nil {
 		return nil
 	}
+	if _, updates := patch["spec"]; updates {
+		f.measure(pod)
+	}
 	patch["metadata"].(map[string]any)["resourceVersion"] = pod.ResourceVersion
 	_, err := pods.Patch(ctx, pod.Name, types.StrategicMergePatchType, encode(patch), metav1.PatchOptions{})
 	return err
+}
+
+// measure records for how long the operation controller of a pod has waited for its permission.
+func (f *fleet) measure(pod *corev1.Pod) {
+	requested, err := strconv.ParseInt(pod.Labels[appsv1alpha1.OperatingLabelPrefix+"/"+id], 10, 64)
+	if err != nil {
+		return // the label is its own
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.delays = append(f.delays, time.Since(time.Unix(0, requested)))
 }
 
 func encode(patch map[string]any) []byte {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,6 +33,9 @@ const (
 
 	// warmup lifecycles precede the measured lifecycles: a new manager compiles rules.
 	warmup = 40
+
+	// alone is the number of lifecycles that are measured one after the other.
+	alone = 50
 )
 
 // figures were measured at one number of pods.
@@ -49,9 +53,16 @@ type figures struct {
 	// rate is the number of lifecycles that were completed in a second.
 	rate float64
 
+	// delays are the sorted times between the request of an operation and the permission to carry it out, of lifecycles
+	// one after the other.
+	delays []time.Duration
+
 	// requests of the manager for a lifecycle, by verb and resource.
 	requests map[string]float64
 }
+
+// delay is a percentile of the delays.
+func (f figures) delay(percent int) time.Duration { return f.delays[(len(f.delays)-1)*percent/100] }
 
 // resident is the most memory of the three, in bytes.
 func (f figures) resident() int64 {
@@ -77,7 +88,7 @@ type memory struct {
 
 // lifecycles updates pods in place and adds the cost to the figures.
 func lifecycles(ctx context.Context, s *server, m *manager, f *fleet, count int, at *figures) error {
-	if err := f.update(ctx, warmup); err != nil {
+	if err := f.update(ctx, warmup, atOnce); err != nil {
 		return err
 	}
 	if _, err := s.awaitQuiet(ctx, 0); err != nil {
@@ -90,7 +101,7 @@ func lifecycles(ctx context.Context, s *server, m *manager, f *fleet, count int,
 	profiled := make(chan error, 1)
 	go func() { profiled <- m.saveProfiles(s.options.dir, at.pods) }()
 	began, before := time.Now(), m.cpu()
-	if err := f.update(ctx, count); err != nil {
+	if err := f.update(ctx, count, atOnce); err != nil {
 		return err
 	}
 	at.rate = float64(count) / time.Since(began).Seconds()
@@ -111,6 +122,11 @@ func lifecycles(ctx context.Context, s *server, m *manager, f *fleet, count int,
 		return err
 	}
 	at.idle = (m.cpu() - before) / (settling / time.Second)
+	if err := f.update(ctx, alone, 1); err != nil {
+		return err
+	}
+	slices.Sort(f.delays)
+	at.delays = f.delays
 	return m.saveMetrics(filepath.Join(s.options.dir, fmt.Sprintf("metrics-%d.txt", at.pods)))
 }
 

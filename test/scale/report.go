@@ -18,6 +18,10 @@ const (
 	mostRequests   = 5.2
 	mostCPUGrowth  = 1.3 // a busy machine may add as much
 	mostCallGrowth = 1.1
+
+	// The delay of a lifecycle alone.
+	mostMedian = 40 * time.Millisecond
+	mostDelay  = 100 * time.Millisecond
 )
 
 func mebibytes(bytes int64) string { return fmt.Sprintf("%.0f", float64(bytes)/(1<<20)) }
@@ -44,11 +48,12 @@ func printFigures(out io.Writer, measured []figures) {
 			mebibytes(at.worked.resident), mebibytes(at.worked.heap), mebibytes(at.worked.peak), each)
 	}
 	fmt.Fprintf(out, "\nLifecycles: how many a second, and for each of them the processor time and the API requests of the manager.\n"+
-		"Idle: processor time of the manager for a second at rest.\n")
-	fmt.Fprintf(out, "%8s %8s %8s %8s %8s\n", "pods", "rate", "CPU ms", "idle ms", "requests")
+		"Idle: processor time of the manager for a second at rest. p50, p99: milliseconds until a pod that is alone may be operated on.\n")
+	fmt.Fprintf(out, "%8s %8s %8s %8s %8s %8s %8s\n", "pods", "rate", "CPU ms", "idle ms", "requests", "p50", "p99")
 	names := map[string]bool{}
 	for _, at := range measured {
-		fmt.Fprintf(out, "%8d %8.1f %8.2f %8.2f %8.2f\n", at.pods, at.rate, milliseconds(at.cpu), milliseconds(at.idle), at.total())
+		fmt.Fprintf(out, "%8d %8.1f %8.2f %8.2f %8.2f %8.1f %8.1f\n", at.pods, at.rate, milliseconds(at.cpu), milliseconds(at.idle), at.total(),
+			milliseconds(at.delay(50)), milliseconds(at.delay(99)))
 		for name := range at.requests {
 			names[name] = true
 		}
@@ -95,6 +100,8 @@ func goals(measured []figures) []goal {
 	for _, at := range measured {
 		add(fmt.Sprintf("CPU ms for a lifecycle at %d pods <= %.0f", at.pods, milliseconds(mostCPU)), milliseconds(at.cpu), milliseconds(mostCPU))
 		add(fmt.Sprintf("requests for a lifecycle at %d pods <= %.1f", at.pods, mostRequests), at.total(), mostRequests)
+		add(fmt.Sprintf("p50 ms alone at %d pods <= %.0f", at.pods, milliseconds(mostMedian)), milliseconds(at.delay(50)), milliseconds(mostMedian))
+		add(fmt.Sprintf("p99 ms alone at %d pods <= %.0f", at.pods, milliseconds(mostDelay)), milliseconds(at.delay(99)), milliseconds(mostDelay))
 	}
 	if last.pods > first.pods {
 		add(fmt.Sprintf("CPU at %d pods / at %d <= %.1f", last.pods, first.pods, mostCPUGrowth), float64(last.cpu)/float64(first.cpu), mostCPUGrowth)

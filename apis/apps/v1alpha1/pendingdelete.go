@@ -14,7 +14,7 @@ type PendingDelete struct {
 	Since string `json:"since"`
 
 	// Seen is when the request was last repeated, as Unix time in nanoseconds; 0 when it
-	// was not.
+	// was not. The leader remembers later repetitions for a pod that is prepared.
 	Seen int64 `json:"seen,omitempty"`
 
 	// Method is the way by which the request came: Delete, DeleteCollection, Eviction or Label.
