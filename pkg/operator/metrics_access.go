@@ -42,6 +42,8 @@ type metricsAccess struct {
 }
 
 // newMetricsAccess returns a filter for requests. It implements the FilterProvider of metrics servers.
+//
+//nolint:forbidigo // The type of the filter names the client, which is that of the manager.
 func newMetricsAccess(config *rest.Config, httpClient *http.Client) (metricsserver.Filter, error) {
 	tokens, err := authenticationclient.NewForConfigAndClient(config, httpClient)
 	if err != nil {

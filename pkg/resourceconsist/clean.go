@@ -78,7 +78,7 @@ func Disown(employer client.Object) {
 
 // left names the reason to keep the clean finalizer; empty if it can be removed.
 func (r *Reconciler) left(ctx context.Context, s *session) string {
-	s.currentEmployers = readItems(ctx, r, s, reading[IEmployer]{"GetCurrentEmployer", EventGetCurrentEmployerFailed, employerItem, r.binding.adapter.GetCurrentEmployer})
+	s.currentEmployers = readItems(ctx, r, s, readingEmployers("GetCurrentEmployer", EventGetCurrentEmployerFailed, r.binding.adapter.GetCurrentEmployer))
 	switch {
 	case s.currentEmployees == nil || s.currentEmployers == nil:
 		return "the provider does not answer"

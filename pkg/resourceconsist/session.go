@@ -76,13 +76,13 @@ func (s *session) fail(reason string, err error) {
 func (r *Reconciler) gather(ctx context.Context, s *session) {
 	b := r.binding
 	if !s.deleting {
-		s.expectedEmployers = readItems(ctx, r, s, reading[IEmployer]{"GetExpectedEmployer", EventGetExpectedEmployerFailed, employerItem, b.adapter.GetExpectedEmployer})
-		s.expectedEmployees = readItems(ctx, r, s, reading[IEmployee]{"GetExpectedEmployee", EventGetExpectedEmployeesFailed, employeeItem, b.adapter.GetExpectedEmployee})
+		s.expectedEmployers = readItems(ctx, r, s, readingEmployers("GetExpectedEmployer", EventGetExpectedEmployerFailed, b.adapter.GetExpectedEmployer))
+		s.expectedEmployees = readItems(ctx, r, s, readingEmployees("GetExpectedEmployee", EventGetExpectedEmployeesFailed, b.adapter.GetExpectedEmployee))
 	} else {
 		s.expectedEmployers, s.expectedEmployees = &[]plan.Item[IEmployer]{}, &[]plan.Item[IEmployee]{}
 	}
-	s.currentEmployees = readItems(ctx, r, s, reading[IEmployee]{"GetCurrentEmployee", EventGetCurrentEmployeesFailed, employeeItem, b.adapter.GetCurrentEmployee})
-	s.currentEmployers = readItems(ctx, r, s, reading[IEmployer]{"GetCurrentEmployer", EventGetCurrentEmployerFailed, employerItem, b.adapter.GetCurrentEmployer})
+	s.currentEmployees = readItems(ctx, r, s, readingEmployees("GetCurrentEmployee", EventGetCurrentEmployeesFailed, b.adapter.GetCurrentEmployee))
+	s.currentEmployers = readItems(ctx, r, s, readingEmployers("GetCurrentEmployer", EventGetCurrentEmployerFailed, b.adapter.GetCurrentEmployer))
 }
 
 // reading is a verb of an adapter that reads items, and the reason of the event when it fails.
@@ -90,6 +90,14 @@ type reading[T any] struct {
 	verb, reason string
 	item         func(T) plan.Item[T]
 	get          func(context.Context, client.Object) ([]T, error)
+}
+
+func readingEmployers(verb, reason string, get func(context.Context, client.Object) ([]IEmployer, error)) reading[IEmployer] {
+	return reading[IEmployer]{verb, reason, employerItem, get}
+}
+
+func readingEmployees(verb, reason string, get func(context.Context, client.Object) ([]IEmployee, error)) reading[IEmployee] {
+	return reading[IEmployee]{verb, reason, employeeItem, get}
 }
 
 // readItems makes one read; nil when it failed.

@@ -65,7 +65,7 @@ func (r *Reconciler) sync(ctx context.Context, s *session) {
 func (r *Reconciler) confirm(ctx context.Context, s *session) {
 	before, known := employeesDiff(s)
 	if s.actor.acted {
-		s.currentEmployees = readItems(ctx, r, s, reading[IEmployee]{"GetCurrentEmployee", EventGetCurrentEmployeesFailed, employeeItem, r.binding.adapter.GetCurrentEmployee})
+		s.currentEmployees = readItems(ctx, r, s, readingEmployees("GetCurrentEmployee", EventGetCurrentEmployeesFailed, r.binding.adapter.GetCurrentEmployee))
 	}
 	s.traffic = plan.Traffic{}
 	if after, answered := employeesDiff(s); answered {

@@ -53,7 +53,9 @@ func reaches(view, required string) bool {
 // of the old record that are missing from the new list are dead; a reader may rely on that
 // only if its view contains the evidence: the pod at its present resourceVersion, or, for a
 // deleted pod, all of this view.
-func NextRecord(old *appsv1alpha1.PermitRecord, next appsv1alpha1.PermitRecord, at func(types.UID) string, viewResourceVersion string) *appsv1alpha1.PermitRecord {
+func NextRecord(
+	old *appsv1alpha1.PermitRecord, next appsv1alpha1.PermitRecord, at func(types.UID) string, viewResourceVersion string,
+) *appsv1alpha1.PermitRecord {
 	if old == nil {
 		if len(next.Reserved)+len(next.Recent)+len(next.Owners) == 0 {
 			return nil

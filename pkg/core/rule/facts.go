@@ -141,6 +141,9 @@ type Request struct {
 	// known.
 	Cause Cause
 
+	// Requester is the client that has requested the deletion; zero for any other lifecycle.
+	Requester Requester
+
 	// Evicts is true if the request is an eviction, which the API server decides about by PodDisruptionBudgets.
 	Evicts bool
 
@@ -161,6 +164,10 @@ type Request struct {
 	// rule that is evaluated, and zero for all other kinds.
 	Task Task
 }
+
+// Requester is a client that requests the deletion of a pod, as its review has it: by what request, its class (one of
+// deferreddelete.Actor), and its user name, cut to 256 bytes.
+type Requester struct{ Method, Actor, User string }
 
 // Cause is why a pod is deleted by the ReplicaSet that controls it.
 type Cause string

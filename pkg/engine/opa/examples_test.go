@@ -94,7 +94,9 @@ func completed(given any) any {
 		"images": []any{}, "resources": []any{}, "restarts": 0, "conditions": map[string]any{}, "started": 1, "ready_since": 1,
 	}
 	whole := filled(given, map[string]any{
-		"stage": "PreCheck", "now": 0, "operation": map[string]any{"id": "a", "type": "update", "cause": "", "since": 0},
+		"stage": "PreCheck", "now": 0, "operation": map[string]any{
+			"id": "a", "type": "update", "cause": "", "since": 0, "request": map[string]any{"method": "", "actor": "", "user": ""},
+		},
 		"parameters": map[string]any{}, "pod": pod, "pods": []any{}, "permits": []any{},
 		"namespace": map[string]any{"name": "shop", "labels": map[string]any{}},
 		"counts":    map[string]any{"selected": 3, "desired": 3, "available": 3, "reserved": 0},

@@ -61,6 +61,14 @@ func taskTerm(task rule.Task) *ast.Term {
 	)
 }
 
+func requesterTerm(from rule.Requester) *ast.Term {
+	return sorted(ast.ObjectTerm(
+		named("method", ast.InternedTerm(from.Method)),
+		named("actor", ast.InternedTerm(from.Actor)),
+		named("user", ast.StringTerm(from.User)),
+	))
+}
+
 // customInput returns the input of a user's module: every field of policies/schema/input.json, and the owner and the node for a
 // module that reads them.
 func (f *termCache) customInput(rule, parameters *ast.Term, env env, request rule.Request) ast.Value {
@@ -72,6 +80,7 @@ func (f *termCache) customInput(rule, parameters *ast.Term, env env, request rul
 			named("type", ast.StringTerm(request.Type)),
 			named("cause", ast.StringTerm(string(request.Cause))),
 			named("since", timeTerm(request.Since)),
+			named("request", requesterTerm(request.Requester)),
 		))),
 		named("parameters", parameters),
 		named("pod", f.pod(request.Pod, env.details)),

@@ -3,10 +3,12 @@ package podindex_test
 import (
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/core/deferreddelete"
 	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/state/podindex"
 	"github.com/podops-dev/podops/test/builders"
@@ -51,6 +53,33 @@ func TestCauseOfAHeldDelete(t *testing.T) {
 			waiting := x.Snapshot("default", nil).Waiting
 			if len(waiting) != 1 || waiting[0].Cause != tc.want {
 				t.Errorf("got %+v, want the cause %q", waiting, tc.want)
+			}
+		})
+	}
+}
+
+// TestRequesterOfADelete shows that a delete has its client, another lifecycle of the pod has none, and a record of an
+// earlier lifecycle counts for nothing.
+func TestRequesterOfADelete(t *testing.T) {
+	evicted := deferreddelete.Request{Method: deferreddelete.MethodEviction, Actor: deferreddelete.ActorEvictor, User: "jane"}
+	jane := rule.Requester{Method: "Eviction", Actor: "Evictor", User: "jane"}
+	for name, tc := range map[string]struct {
+		id    string
+		since func(*corev1.Pod) string
+		want  rule.Requester
+	}{
+		"an eviction":                      {appsv1alpha1.PodDeleteID, deferreddelete.Begun, jane},
+		"another lifecycle":                {"a", deferreddelete.Begun, rule.Requester{}},
+		"a record of an earlier lifecycle": {appsv1alpha1.PodDeleteID, func(*corev1.Pod) string { return "1" }, rule.Requester{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newIndex(t)
+			pod := builders.MakePod("web-0").Available().Waiting(tc.id, appsv1alpha1.DeleteOperationType, builders.Epoch).Obj()
+			pod.Annotations = map[string]string{appsv1alpha1.PendingDeleteAnnotationKey: deferreddelete.Encode(evicted.Begin(pod, tc.since(pod)))}
+			x.put(pod)
+			waiting := x.Snapshot("default", nil).Waiting
+			if len(waiting) != 1 || waiting[0].Requester != tc.want {
+				t.Errorf("got %+v, want the requester %+v", waiting, tc.want)
 			}
 		})
 	}

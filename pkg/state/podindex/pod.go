@@ -173,6 +173,7 @@ func (p *pod) setPending(object *corev1.Pod) {
 		if !ok || request.ID != appsv1alpha1.PodDeleteID {
 			continue
 		}
+		request.Requester = rule.Requester{Method: record.Method, Actor: record.Actor, User: record.User}
 		request.Evicts = deferreddelete.Method(record.Method) == deferreddelete.MethodEviction
 		if deferreddelete.Waits(record) {
 			request.Requested, request.Refused = deferreddelete.LastSeen(record), deferreddelete.Verdicts[any](object.Annotations) != nil

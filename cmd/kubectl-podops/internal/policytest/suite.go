@@ -96,6 +96,13 @@ func (n testNode) object(name string) *corev1.Node {
 	return node
 }
 
+// testRequest is the client of a delete.
+type testRequest struct {
+	Method string `json:"method,omitempty"`
+	Actor  string `json:"actor,omitempty"`
+	User   string `json:"user,omitempty"`
+}
+
 // testCase is one test: the verdicts on pods that wait for an operation.
 type testCase struct {
 	Name string `json:"name"`
@@ -103,6 +110,9 @@ type testCase struct {
 	// Operation is the operation type, default delete, and Stage the stage, default PreCheck.
 	Operation string                       `json:"operation,omitempty"`
 	Stage     appsv1alpha1.TransitionStage `json:"stage,omitempty"`
+
+	// Request is the client of the operation delete, as in input.operation.request.
+	Request *testRequest `json:"request,omitempty"`
 
 	Now  *metav1.Time `json:"now,omitempty"`
 	Pods []testPod    `json:"pods,omitempty"`
@@ -307,10 +317,14 @@ func (t testCase) begin(pod *corev1.Pod, place int, now time.Time) (*corev1.Pod,
 }
 
 func (t testCase) operation(place int, now time.Time) offline.Operation {
-	return offline.Operation{
+	operation := offline.Operation{
 		Type: cmp.Or(t.Operation, appsv1alpha1.DeleteOperationType), Stage: cmp.Or(t.Stage, appsv1alpha1.StagePreCheck),
 		At: now.Add(time.Duration(place) * time.Microsecond),
 	}
+	if t.Request != nil {
+		operation.Requester = rule.Requester{Method: t.Request.Method, Actor: t.Request.Actor, User: t.Request.User}
+	}
+	return operation
 }
 
 // check returns how the verdicts differ from the expected verdicts; empty if they do not.

@@ -11,8 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/core/deferreddelete"
 	"github.com/podops-dev/podops/pkg/core/lifecycle"
 	"github.com/podops-dev/podops/pkg/core/podstate"
+	"github.com/podops-dev/podops/pkg/core/rule"
 )
 
 // Operation is an operation that pods wait for.
@@ -26,6 +28,9 @@ type Operation struct {
 
 	// At is when the waiting began.
 	At time.Time
+
+	// Requester is the client of a delete; zero for no client.
+	Requester rule.Requester
 }
 
 // Waits reports whether a lifecycle of a pod waits for rules.
@@ -59,6 +64,14 @@ func Begin(pod *corev1.Pod, operation Operation) (*corev1.Pod, error) {
 		return nil, fmt.Errorf("pod %s: admission denies the operation: %s", pod.Name, lifecycle.DenialText(admitted.Denials))
 	}
 	requested.Labels = admitted.Change.Apply(requested.Labels)
+	if operation.Requester != (rule.Requester{}) {
+		requested.UID = cmp.Or(requested.UID, derivedUID("Pod", requested.Namespace, requested.Name)) // the record is for this pod alone
+		from := deferreddelete.Request{
+			Method: deferreddelete.Method(operation.Requester.Method), Actor: deferreddelete.Actor(operation.Requester.Actor), User: operation.Requester.User,
+		}
+		record := from.Begin(requested, deferreddelete.Begun(requested))
+		metav1.SetMetaDataAnnotation(&requested.ObjectMeta, appsv1alpha1.PendingDeleteAnnotationKey, deferreddelete.Encode(record))
+	}
 	return requested, nil
 }
 

@@ -61,7 +61,7 @@ func fields() []fact {
 	var found []fact
 	for _, path := range []string{
 		"pod.node", "pod.owner.kind", "pod.owner.name", "pod.revision.current", "pod.images[0].tag", "pod.images[0].digest",
-		"operation.cause", "owner.kind", "owner.name", "owner.revision", "node.name", "node.zone",
+		"operation.cause", "operation.request.user", "owner.kind", "owner.name", "owner.revision", "node.name", "node.zone",
 	} {
 		at := strings.LastIndex(path, ".")
 		found = append(found, fact{object: path[:at], key: path[at+1:]})

@@ -103,8 +103,11 @@ func (s *search) document(from facts) (map[string]any, error) {
 	count, now := from.number(others), from.number(currentTime)
 	return map[string]any{
 		"stage": from.text(stage), "now": now, "parameters": parameters,
-		"operation": map[string]any{"id": "pod-delete", "type": from.text(operationType), "cause": "", "since": now - from.number(waited)*1e9},
-		"pod":       podDocument(from, from.text(podName)), "pods": other,
+		"operation": map[string]any{
+			"id": "pod-delete", "type": from.text(operationType), "cause": "", "since": now - from.number(waited)*1e9,
+			"request": map[string]any{"method": "", "actor": "", "user": ""},
+		},
+		"pod": podDocument(from, from.text(podName)), "pods": other,
 		"namespace": map[string]any{"name": from.text(namespaceName), "labels": map[string]any{}},
 		"owner": map[string]any{
 			"kind": from.text(ownerKind), "name": "web", "uid": "web", "desired": count + 1, "revision": "1", "paused": from.is(paused),

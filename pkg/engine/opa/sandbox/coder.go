@@ -245,6 +245,9 @@ func (c *coder) request(r *rule.Request) {
 	str(c, &r.ID)
 	str(c, &r.Type)
 	str(c, &r.Cause)
+	str(c, &r.Requester.Method)
+	str(c, &r.Requester.Actor)
+	str(c, &r.Requester.User)
 	c.time(&r.Since)
 }
 

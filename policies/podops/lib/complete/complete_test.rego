@@ -22,7 +22,13 @@ _pod := {
 _facts := {
 	"stage": "PreCheck",
 	"now": 3,
-	"operation": {"id": "a", "type": "update", "cause": "", "since": 2},
+	"operation": {
+		"id": "a",
+		"type": "update",
+		"cause": "",
+		"since": 2,
+		"request": {"method": "", "actor": "", "user": ""},
+	},
 	"parameters": {},
 	"pod": _pod,
 	"pods": [_pod, _pod],
