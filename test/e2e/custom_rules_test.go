@@ -215,6 +215,19 @@ reason := sprintf("node %s is %s, and not cordoned", [input.node.name, input.nod
 		Eventually(ctx, p.seeing("web-00")).Should(expect.BeOperable("updater"))
 	})
 
+	It("that reads who requests a removal binds one client, and no other", func(ctx context.Context) {
+		p.rule(ctx, regoRule("no-evictions", `deny contains sprintf("%s evicts nothing here", [input.operation.request.user]) if {
+	input.operation.request.method == "Eviction"
+}`))
+		p.pods(ctx, 2, nil)
+		Expect(p.evict(ctx, p.get(ctx, "web-00"))).To(expect.BeRefused(429, "evicts nothing here"))
+		p.kubectl(ctx, "--namespace", p.namespace, "delete", "pod", "web-01")
+		Eventually(ctx, p.list).Should(ConsistOf(HaveField("Name", "web-00")))
+
+		By("putting the pod back into service once its eviction is not repeated")
+		Eventually(ctx, p.seeing("web-00")).Should(And(expect.BeAvailable(), expect.HaveNoLifecycle()))
+	})
+
 	DescribeTable("is rejected with the location of the error",
 		func(ctx context.Context, module string, names ...string) {
 			file := filepath.Join(GinkgoT().TempDir(), "rule.yaml")
