@@ -6,13 +6,10 @@ package podoperation
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,10 +47,8 @@ type Reconciler struct {
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
 
-	reports reports
-	starts  starts
-	blocked blocked
-	stale   *podwriter.Versions // pods that were written to, or with which a write had a conflict
+	memory *memory
+	stale  *podwriter.Versions // pods that were written to, or with which a write had a conflict
 }
 
 // New returns a Reconciler. c reads from a cache with the indexes StartedField and UIDField, live from the API server: a cache
@@ -61,10 +56,7 @@ type Reconciler struct {
 func New(c client.Client, live client.Reader, recorder events.EventRecorder, clk clock.PassiveClock) *Reconciler {
 	return &Reconciler{
 		client: c, live: live, recorder: recorder, clock: clk,
-		reports: reports{last: map[types.NamespacedName]time.Time{}},
-		starts:  starts{byNamespace: map[string]sets.Set[types.UID]{}},
-		blocked: blocked{byOperation: map[types.NamespacedName]map[types.UID]podoperation.Blocked{}},
-		stale:   podwriter.NewVersions(podwriter.StaleFor),
+		memory: newMemory(), stale: podwriter.NewVersions(podwriter.StaleFor),
 	}
 }
 
@@ -73,8 +65,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	operation := &appsv1alpha1.PodOperation{}
 	if err := r.client.Get(ctx, req.NamespacedName, operation); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.reports.forget(req.NamespacedName)
-			r.blocked.forget(req.NamespacedName)
+			r.memory.forget(req.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -89,13 +80,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	snapshot.Blocked = r.blocked.list(req.NamespacedName)
+	snapshot.Blocked = r.memory.blocked(req.NamespacedName)
 	decision := podoperation.Decide(snapshot)
 	if decision.Status.StartTime == nil {
-		r.starts.release(operation)
+		r.memory.release(operation)
 	}
 	if decision.Status.CompletionTime != nil {
-		r.blocked.forget(req.NamespacedName)
+		r.memory.unblock(req.NamespacedName)
 	}
 	if decision.Protect {
 		if err := r.changeFinalizer(ctx, operation, controllerutil.AddFinalizer); err != nil {
@@ -154,7 +145,7 @@ func (r *Reconciler) report(ctx context.Context, operation *appsv1alpha1.PodOper
 	before := operation.DeepCopy()
 	same := before.Status.StartTime.Equal(decision.Status.StartTime) && before.Status.CompletionTime.Equal(decision.Status.CompletionTime) &&
 		readyReason(before.Status) == readyReason(decision.Status)
-	if wait := r.reports.wait(key, now); wait > 0 && same {
+	if wait := r.memory.untilReport(key, now); wait > 0 && same {
 		return wait, nil
 	}
 	operation.Status = *decision.Status.DeepCopy()
@@ -162,7 +153,7 @@ func (r *Reconciler) report(ctx context.Context, operation *appsv1alpha1.PodOper
 	if err != nil {
 		return 0, fmt.Errorf("writing the status: %w", err)
 	}
-	r.reports.note(key, now)
+	r.memory.noteReport(key, now)
 	r.recordProgress(operation, before.Status)
 	return 0, nil
 }
@@ -183,33 +174,4 @@ func (r *Reconciler) end(ctx context.Context, operation *appsv1alpha1.PodOperati
 		return fmt.Errorf("deleting the finished operation: %w", err)
 	}
 	return nil
-}
-
-// reports is when the status of each operation was last written.
-type reports struct {
-	mu   sync.Mutex
-	last map[types.NamespacedName]time.Time
-}
-
-// wait returns how soon the next write is due.
-func (p *reports) wait(key types.NamespacedName, now time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	last, ok := p.last[key]
-	if !ok {
-		return 0
-	}
-	return statusPace - now.Sub(last)
-}
-
-func (p *reports) note(key types.NamespacedName, now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.last[key] = now
-}
-
-func (p *reports) forget(key types.NamespacedName) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.last, key)
 }

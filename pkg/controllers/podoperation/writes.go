@@ -123,7 +123,7 @@ func (r *Reconciler) check(ctx context.Context, operation *appsv1alpha1.PodOpera
 	if isFinal(err) {
 		return false, cmp.Or(r.fail(ctx, operation, stored, err), errImpossible)
 	}
-	r.blocked.note(client.ObjectKeyFromObject(operation), pod.UID, waits, r.clock.Now())
+	r.memory.noteBlocked(client.ObjectKeyFromObject(operation), pod.UID, waits, r.clock.Now())
 	if waits != "" {
 		return false, errBlocked
 	}
