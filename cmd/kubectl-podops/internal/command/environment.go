@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -87,6 +88,15 @@ func (e *Environment) Client(ctx context.Context) (client.WithWatch, error) {
 		return nil, fmt.Errorf("connecting to %s: %w", config.Host, err)
 	}
 	return reader, nil
+}
+
+// User returns the name that the API server knows the user by.
+func (e *Environment) User(ctx context.Context, c client.Client) (string, error) {
+	var self authenticationv1.SelfSubjectReview
+	if err := c.Create(ctx, &self); err != nil {
+		return "", fmt.Errorf("reading your name: %w", err)
+	}
+	return self.Status.UserInfo.Username, nil
 }
 
 // Clientset returns a client of the cluster for the types of Kubernetes and their subresources, if the API server

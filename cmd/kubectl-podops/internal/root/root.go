@@ -15,6 +15,7 @@ import (
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/doctor"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/drain"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/explain"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/freeze"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/get"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/install"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/timeline"
@@ -120,7 +121,7 @@ func groups() []*cobra.Group {
 		{ID: groupSee, Title: "Show the state:"},
 		{ID: groupRemove, Title: "Remove pods as their rules permit it:"},
 		{ID: groupTest, Title: "Test rules, offline or against live pods:"},
-		{ID: groupMend, Title: "Find and repair faults:"},
+		{ID: groupMend, Title: "Hold, find and repair:"},
 	}
 }
 
@@ -130,6 +131,6 @@ func verbs(env *command.Environment) map[string][]*cobra.Command {
 		groupSee:    {explain.Command(env), get.Command(env), timeline.Command(env), dashboard.Command(env)},
 		groupRemove: {deletion.Command(env), drain.Command(env)},
 		groupTest:   testVerbs(env),
-		groupMend:   {doctor.Command(env), install.Command(env), uninstall.Command(env), unstick.Command(env)},
+		groupMend:   {doctor.Command(env), freeze.Command(env), freeze.Thaw(env), install.Command(env), uninstall.Command(env), unstick.Command(env)},
 	}
 }

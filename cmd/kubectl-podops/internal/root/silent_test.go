@@ -20,7 +20,7 @@ func verbsOfClusters() map[string][]string {
 		"explain": {"explain", "deploy/web"}, "explain -A": {"explain", "-A"}, "get": {"get", "deploy/web"},
 		"get --watch": {"get", "deploy/web", "--watch"}, "timeline": {"timeline", "deploy/web"},
 		"timeline --record": {"timeline", "deploy/web", "--record"}, "dashboard": {"dashboard"}, "eval": {"eval"},
-		"doctor": {"doctor"}, "unstick": {"unstick", "pod/web-0"}, "uninstall": {"uninstall", "--yes"},
+		"doctor": {"doctor"}, "freeze": {"freeze", "-A", "--reason", "x"}, "thaw": {"thaw", "-A"}, "unstick": {"unstick", "pod/web-0"}, "uninstall": {"uninstall", "--yes"},
 		"delete": {"delete", "pod", "web-0"}, "drain": {"drain", "node-1"}, "install": {"install", "--yes"},
 	}
 }

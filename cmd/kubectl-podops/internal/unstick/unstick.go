@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -105,7 +104,11 @@ func run(ctx context.Context, env *command.Environment, flags options, target st
 	if !flags.yes {
 		return nil
 	}
-	if err := do(ctx, c, &pod, plan, appsv1alpha1.Unstuck{Reason: text.Line(flags.reason, maxReason), At: metav1.NewTime(env.Now())}); err != nil {
+	user, err := env.User(ctx, c)
+	if err != nil {
+		return err
+	}
+	if err := do(ctx, c, &pod, plan, appsv1alpha1.Unstuck{By: user, Reason: text.Line(flags.reason, maxReason), At: metav1.NewTime(env.Now())}); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(env.Out, "Done, and recorded with your name.")
@@ -170,14 +173,9 @@ func write(out io.Writer, pod *corev1.Pod, plan doctor.Plan, yes bool) error {
 	return err
 }
 
-// do records the change as an event, with the user's name, and makes it. The event comes first, because a pod that is terminating may
+// do records the change as an event, and makes it. The event comes first, because a pod that is terminating may
 // not exist any more after the change.
 func do(ctx context.Context, c client.Client, pod *corev1.Pod, plan doctor.Plan, unstuck appsv1alpha1.Unstuck) error {
-	var self authenticationv1.SelfSubjectReview
-	if err := c.Create(ctx, &self); err != nil {
-		return fmt.Errorf("reading your name: %w", err)
-	}
-	unstuck.By = self.Status.UserInfo.Username
 	for _, step := range plan.Steps {
 		unstuck.Changes = append(unstuck.Changes, step.Change)
 	}

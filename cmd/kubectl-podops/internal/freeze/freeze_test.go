@@ -1,0 +1,75 @@
+package freeze
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func TestDescribe(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason  string
+		during  time.Duration
+		message string
+		until   int64
+	}{
+		"until thaw":      {"INC-4711", 0, "frozen by jane: INC-4711", 0},
+		"for two hours":   {"INC-4711", 2 * time.Hour, "frozen by jane until 2026-01-01 14:00 UTC: INC-4711", noon.Add(2 * time.Hour).UnixNano()},
+		"lines in a text": {"  a\nb ", 0, "frozen by jane: a b", 0},
+		"a long text":     {strings.Repeat("x", 1000), 0, "frozen by jane: " + strings.Repeat("x", maxReason-3) + "...", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			message, until := describe("jane", tc.reason, tc.during, noon)
+			if message != tc.message || until != tc.until {
+				t.Errorf("got %q until %d, want %q until %d", message, until, tc.message, tc.until)
+			}
+		})
+	}
+}
+
+// TestFreezeAndThaw shows that a freeze replaces an earlier one, that thaw removes it, and that neither changes a PodTransitionRule of
+// the same name that is no freeze.
+func TestFreezeAndThaw(t *testing.T) {
+	foreign := &appsv1alpha1.PodTransitionRule{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: ruleName}}
+	c := fake.NewClientBuilder().WithScheme(command.Scheme()).WithObjects(foreign).Build()
+	message := func(namespace string) string {
+		rule := &appsv1alpha1.PodTransitionRule{}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: ruleName}, rule); apierrors.IsNotFound(err) {
+			return ""
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		return string(rule.Spec.Rules[0].Rego.Parameters.Raw)
+	}
+	for _, text := range []string{"first", "second"} {
+		done, err := each(t.Context(), []string{"shop", "other", "payments"}, func(ctx context.Context, namespace string) (bool, error) {
+			return put(ctx, c, newRule(namespace, parameters{Message: text}))
+		})
+		if done != 2 || err == nil || !strings.HasPrefix(err.Error(), "namespace other: the PodTransitionRule freeze is not that of") {
+			t.Errorf("%d namespaces are frozen, error %v, want 2 and one of namespace other", done, err)
+		}
+		if diff := cmp.Diff(`{"message":"`+text+`","until":0}`, message("shop")); diff != "" {
+			t.Errorf("parameters (-want +got):\n%s", diff)
+		}
+	}
+	for _, want := range []bool{true, false} {
+		if removed, err := remove(t.Context(), c, "shop"); removed != want || err != nil || message("shop") != "" {
+			t.Errorf("removed: %t, %v, want %t", removed, err, want)
+		}
+	}
+	if _, err := remove(t.Context(), c, "other"); err == nil {
+		t.Error("a PodTransitionRule that is no freeze is removed")
+	}
+}

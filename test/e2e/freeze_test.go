@@ -1,0 +1,111 @@
+package e2e_test
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	gomegatypes "github.com/onsi/gomega/types"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/core/deferreddelete"
+	"github.com/podops-dev/podops/test/expect"
+)
+
+var _ = Describe("kubectl podops freeze", func() {
+	frozen := func(message string) gomegatypes.GomegaMatcher {
+		return HaveField("Status.Blocked", ContainElement(HaveField("Message", ContainSubstring(message))))
+	}
+
+	It("gives no new permit until thaw, or for a time, and lets pods go on that are off traffic", func(ctx context.Context) {
+		p := newScenario(ctx)
+		p.rule(ctx, maxUnavailable("1"))
+		p.pods(ctx, 3, nil)
+		p.begin(ctx, p.get(ctx, "web-00"), "updater", "update")
+		Eventually(ctx, p.seeing("web-00")).Should(expect.BeOperable("updater"))
+
+		_, complaints, code := p.podops(ctx, "freeze", "-n", p.namespace)
+		Expect(code).To(Equal(1))
+		Expect(complaints).To(ContainSubstring("--reason is required"))
+		out, complaints, code := p.podops(ctx, "freeze", "-n", p.namespace, "--reason", "INC-4711")
+		Expect(code).To(Equal(0), complaints)
+		Expect(out).To(And(HavePrefix("1 namespace frozen by "), ContainSubstring(": INC-4711. Pods that are off traffic go on")))
+
+		By("ending the operation of the pod that is off traffic")
+		p.begin(ctx, p.get(ctx, "web-01"), "updater", "update")
+		Eventually(ctx, p.seeingRule("freeze")).Should(frozen("INC-4711"))
+		p.setLabels(ctx, p.get(ctx, "web-00"), map[string]any{appsv1alpha1.OperatingLabelPrefix + "/updater": nil})
+		Eventually(ctx, p.seeing("web-00")).Should(And(expect.BeAvailable(), expect.HaveNoLifecycle()))
+		Consistently(ctx, p.seeing("web-01")).Should(expect.BeWaiting("updater"))
+		explained, _ := p.plugin(ctx, "explain", "pod/web-01")
+		Expect(explained).To(ContainSubstring("INC-4711"))
+
+		By("thawing")
+		out, complaints, code = p.podops(ctx, "thaw", "-n", p.namespace)
+		Expect(code).To(Equal(0), complaints)
+		Expect(out).To(Equal("1 namespace thawed\n"))
+		Eventually(ctx, p.seeing("web-01")).Should(expect.BeOperable("updater"))
+		Expect(p.listRules(ctx)).To(HaveLen(1))
+		p.setLabels(ctx, p.get(ctx, "web-01"), map[string]any{appsv1alpha1.OperatingLabelPrefix + "/updater": nil})
+		Eventually(ctx, p.seeing("web-01")).Should(And(expect.BeAvailable(), expect.HaveNoLifecycle()))
+
+		By("ending by itself")
+		_, complaints, code = p.podops(ctx, "freeze", "-n", p.namespace, "--reason", "maintenance", "--for", "5s")
+		Expect(code).To(Equal(0), complaints)
+		p.begin(ctx, p.get(ctx, "web-02"), "updater", "update")
+		Eventually(ctx, p.seeingRule("freeze")).Should(frozen("UTC: maintenance"))
+		Eventually(ctx, p.seeing("web-02")).Should(expect.BeOperable("updater"))
+	})
+
+	It("stops the rollouts of all namespaces, which end after thaw", func(ctx context.Context) {
+		const fleets, replicas = 12, 6
+		stories, workloads := make([]scenario, fleets), make([]*appsv1.Deployment, fleets)
+		for i := range stories {
+			stories[i] = newScenario(ctx)
+			stories[i].rule(ctx, maxUnavailable("1"))
+			workloads[i] = stories[i].deployment(ctx, replicas, nil)
+		}
+		old := map[types.UID]bool{}
+		for _, p := range stories {
+			for _, pod := range p.list(ctx) {
+				old[pod.UID] = true
+			}
+		}
+		// permitted returns the old pods with a permit, or that are gone.
+		permitted := func(ctx context.Context) int {
+			left := 0
+			for _, p := range stories {
+				for _, pod := range p.list(ctx) {
+					if old[pod.UID] && !deferreddelete.IsPermitted(pod) {
+						left++
+					}
+				}
+			}
+			return len(old) - left
+		}
+		for i, p := range stories {
+			p.patch(ctx, workloads[i], `{"spec":{"template":{"metadata":{"annotations":{"revision":"2"}}}}}`)
+		}
+		Eventually(ctx, permitted).Should(BeNumerically(">=", fleets))
+
+		_, complaints, code := stories[0].podops(ctx, "freeze", "-A", "--reason", "INC-4711")
+		DeferCleanup(func(ctx context.Context) { stories[0].podops(ctx, "thaw", "-A") })
+		Expect(code).To(Equal(0), complaints)
+		returned := time.Now()
+		for _, p := range stories {
+			Eventually(ctx, p.seeingRule("freeze")).Should(HaveField("Status.ObservedGeneration", BeNumerically(">=", 1)))
+		}
+		AddReportEntry("every namespace is frozen", time.Since(returned).String())
+		at := permitted(ctx)
+		Expect(at).To(BeNumerically("<", fleets*replicas), "the rollouts have ended before the freeze")
+		Consistently(ctx, permitted).Should(Equal(at))
+
+		out, complaints, code := stories[0].podops(ctx, "thaw", "-A")
+		Expect(code).To(Equal(0), complaints)
+		Expect(out).To(HaveSuffix(" namespaces thawed\n"))
+		Eventually(ctx, permitted).WithTimeout(4 * patience).Should(Equal(fleets * replicas))
+	})
+})
