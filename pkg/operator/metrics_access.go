@@ -43,7 +43,7 @@ type metricsAccess struct {
 
 // newMetricsAccess returns a filter for requests. It implements the FilterProvider of metrics servers.
 //
-//nolint:forbidigo // The type of the filter names the client, which is that of the manager.
+//nolint:forbidigo // The FilterProvider's type names the client, which is the manager's.
 func newMetricsAccess(config *rest.Config, httpClient *http.Client) (metricsserver.Filter, error) {
 	tokens, err := authenticationclient.NewForConfigAndClient(config, httpClient)
 	if err != nil {

@@ -71,7 +71,7 @@ type assembly struct {
 	measured  *Metrics
 	options   Options
 
-	// identity is the user name of this manager, and known reports whether the path of a review has the token of the
+	// identity is this manager's user name, and known reports whether a review's path has the token of the
 	// webhook configuration: by both, webhooks distinguish their clients.
 	identity string
 	known    func(path string) bool

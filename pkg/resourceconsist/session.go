@@ -85,7 +85,7 @@ func (r *Reconciler) gather(ctx context.Context, s *session) {
 	s.currentEmployers = readItems(ctx, r, s, readingEmployers("GetCurrentEmployer", EventGetCurrentEmployerFailed, b.adapter.GetCurrentEmployer))
 }
 
-// reading is a verb of an adapter that reads items, and the reason of the event when it fails.
+// reading is an adapter's verb that reads items, and the event's reason when it fails.
 type reading[T any] struct {
 	verb, reason string
 	item         func(T) plan.Item[T]

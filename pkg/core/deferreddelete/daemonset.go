@@ -14,7 +14,7 @@ import (
 // ReplaceAnotherAfter is the time for which rules must have withheld a pod before another pod that its controller names goes instead.
 const ReplaceAnotherAfter = 15 * time.Second
 
-// OwnedPods are the pods of an owner at a time. Begun reports whether the delete of a pod begins or has begun, and Withheld whether rules
+// OwnedPods are an owner's pods at a time. Begun reports whether the deletion of a pod begins or has begun, and Withheld whether rules
 // withhold the pod.
 type OwnedPods struct {
 	Pods            []*corev1.Pod

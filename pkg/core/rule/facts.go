@@ -165,7 +165,7 @@ type Request struct {
 	Task Task
 }
 
-// Requester is a client that requests the deletion of a pod, as its review has it: by what request, its class (one of
+// Requester is a client that requests the deletion of a pod, as its review has it: by what request, its class (a
 // deferreddelete.Actor), and its user name, cut to 256 bytes.
 type Requester struct{ Method, Actor, User string }
 

@@ -58,8 +58,8 @@ func TestCauseOfAHeldDelete(t *testing.T) {
 	}
 }
 
-// TestRequesterOfADelete shows that a delete has its client, another lifecycle of the pod has none, and a record of an
-// earlier lifecycle counts for nothing.
+// TestRequesterOfADelete shows that a delete has its client, another lifecycle has none, and an earlier lifecycle's
+// record counts for nothing.
 func TestRequesterOfADelete(t *testing.T) {
 	evicted := deferreddelete.Request{Method: deferreddelete.MethodEviction, Actor: deferreddelete.ActorEvictor, User: "jane"}
 	jane := rule.Requester{Method: "Eviction", Actor: "Evictor", User: "jane"}

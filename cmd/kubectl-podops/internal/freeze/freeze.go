@@ -206,7 +206,7 @@ func newRule(namespace string, given parameters) *appsv1alpha1.PodTransitionRule
 	}
 }
 
-// put creates the PodTransitionRule of a freeze, or replaces that of an earlier freeze. It returns false for a namespace that is
+// put creates the PodTransitionRule of a freeze, or replaces an earlier one. It returns false for a namespace that is
 // being deleted.
 func put(ctx context.Context, c client.Client, rule *appsv1alpha1.PodTransitionRule) (bool, error) {
 	before, err := read(ctx, c, rule.Namespace)
