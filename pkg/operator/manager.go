@@ -190,7 +190,7 @@ type ruleIndex struct {
 }
 
 func newRuleIndex(measured *Metrics) ruleIndex {
-	notifier := podtransitionrule.NewNotifier()
+	notifier := podtransitionrule.NewNotifier(measured.clock)
 	index := podindex.NewIndex(notifier.Notify)
 	index.Observe(measured.phases)
 	index.ObserveBudgets(measured.budgets)

@@ -2,6 +2,7 @@ package podtransitionrule
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,24 +28,47 @@ import (
 // Notifier adds the namespaces that the index notifies of to the queue of the controller. It keeps
 // the notifications from before the controller starts.
 type Notifier struct {
+	clock clock.PassiveClock
+
 	mu      sync.Mutex
 	queue   workqueue.TypedRateLimitingInterface[string]
 	pending map[string]bool
+
+	// notified is when each namespace was last notified of; entries older than rest are dropped at pruned.
+	notified map[string]time.Time
+	pruned   time.Time
 }
 
 // NewNotifier returns a Notifier for podindex.NewIndex.
-func NewNotifier() *Notifier { return &Notifier{pending: map[string]bool{}} }
+func NewNotifier(clk clock.PassiveClock) *Notifier {
+	return &Notifier{clock: clk, pending: map[string]bool{}, notified: map[string]time.Time{}}
+}
 
-// sharing is the time for which a namespace that has changed waits for further changes, which share its
+// sharing is the time for which a namespace that changes again waits for further changes, which share its
 // round: the permits of a batch are written together, and each pod has several versions soon after it.
 const sharing = 50 * time.Millisecond
 
-// Notify puts a namespace in the queue, sharing later.
+// rest is the time without a change after which a namespace waits for no others. A rollout changes several pods more often.
+const rest = 500 * time.Millisecond
+
+// Notify puts a namespace in the queue: at once after a rest, so that a pod that is alone waits for nothing, or
+// else sharing later.
 func (n *Notifier) Notify(namespace string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.queue == nil {
 		n.pending[namespace] = true
+		return
+	}
+	now := n.clock.Now()
+	rested := now.Sub(n.notified[namespace]) >= rest
+	if now.Sub(n.pruned) >= time.Minute {
+		maps.DeleteFunc(n.notified, func(_ string, at time.Time) bool { return now.Sub(at) >= rest })
+		n.pruned = now
+	}
+	n.notified[namespace] = now
+	if rested {
+		n.queue.Add(namespace)
 		return
 	}
 	n.queue.AddAfter(namespace, sharing)

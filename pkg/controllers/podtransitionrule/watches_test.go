@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -39,7 +40,7 @@ func drain(queue workqueue.TypedRateLimitingInterface[string]) map[string]int {
 // TestNotifierKeepsEarlyNotifications shows that a replica that is not the leader has no queue, and
 // finds every namespace that changed in it when it is.
 func TestNotifierKeepsEarlyNotifications(t *testing.T) {
-	n, queue := NewNotifier(), newQueue(t)
+	n, queue := NewNotifier(clock.RealClock{}), newQueue(t)
 	for _, namespace := range []string{"a", "b", "a"} {
 		n.Notify(namespace)
 	}
@@ -51,32 +52,40 @@ func TestNotifierKeepsEarlyNotifications(t *testing.T) {
 	}
 }
 
-// TestChangesShareARound shows that a namespace that changes often is queued once, and once more when it changes later.
+// TestChangesShareARound shows that a namespace is queued at once when it changes after a rest, that changes soon after it share a
+// round, and that a change during a round causes another round.
 func TestChangesShareARound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, queue := NewNotifier(), newQueue(t)
+		n, queue := NewNotifier(clock.RealClock{}), newQueue(t)
 		if err := n.start(t.Context(), queue); err != nil {
 			t.Fatal(err)
 		}
-		began := time.Now()
+		take := func(want string, after time.Duration) {
+			t.Helper()
+			began := time.Now()
+			if item, _ := queue.Get(); item != want || time.Since(began) != after {
+				t.Errorf("%s is queued after %s, want %s after %s", item, time.Since(began), want, after)
+			}
+		}
+		n.Notify("a")
+		take("a", 0)
+		queue.Done("a")
 		for range 3 {
 			n.Notify("a")
 			time.Sleep(sharing / 4)
 		}
 		n.Notify("b")
-		item, _ := queue.Get()
-		if took := time.Since(began); item != "a" || took > sharing {
-			t.Errorf("%s is queued after %s, want a after %s", item, took, sharing)
-		}
+		take("b", 0)
+		take("a", sharing/4+sharing%4)
 		n.Notify("a") // during its round
-		queue.Done(item)
-		for _, want := range []string{"b", "a"} {
-			item, _ := queue.Get()
-			if item != want {
-				t.Errorf("%s is queued, want %s", item, want)
-			}
-			queue.Done(item)
-		}
+		queue.Done("a")
+		queue.Done("b")
+		take("a", sharing)
+		queue.Done("a")
+		time.Sleep(rest)
+		n.Notify("a")
+		take("a", 0)
+		queue.Done("a")
 		if left := drain(queue); len(left) > 0 {
 			t.Errorf("%v are queued, want nothing", left)
 		}
