@@ -1,5 +1,5 @@
 // Package freeze implements kubectl podops freeze and kubectl podops thaw. A freeze is a PodTransitionRule that withholds every
-// permit of its namespace until it ends, so that it counts as a rule everywhere.
+// permit of its namespace until it ends, and counts like any other rule.
 package freeze
 
 import (
