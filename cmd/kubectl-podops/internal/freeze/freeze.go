@@ -214,8 +214,9 @@ func put(ctx context.Context, c client.Client, rule *appsv1alpha1.PodTransitionR
 		return false, err
 	}
 	if before != nil {
-		before.Spec = rule.Spec
-		return true, c.Update(ctx, before)
+		after := before.DeepCopy()
+		after.Spec = rule.Spec
+		return true, c.Patch(ctx, after, client.MergeFrom(before)) // the manager writes the status meanwhile
 	}
 	err = c.Create(ctx, rule)
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
@@ -231,10 +232,11 @@ func remove(ctx context.Context, c client.Client, namespace string) (bool, error
 	if err != nil || rule == nil {
 		return false, err
 	}
+	before := rule.DeepCopy()
 	for i := range rule.Spec.Rules {
 		rule.Spec.Rules[i].Disabled = true
 	}
-	if err := c.Update(ctx, rule); err != nil {
+	if err := c.Patch(ctx, rule, client.MergeFrom(before)); err != nil {
 		return false, err
 	}
 	return true, client.IgnoreNotFound(c.Delete(ctx, rule, client.Preconditions{UID: &rule.UID}))
