@@ -11,7 +11,7 @@ import (
 // Method is the way by which a client removes a pod.
 type Method string
 
-// The deferral.
+// The methods.
 const (
 	MethodDelete           Method = "Delete"
 	MethodDeleteCollection Method = "DeleteCollection"
