@@ -3,6 +3,7 @@
 package freeze
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -139,10 +140,7 @@ func freeze(ctx context.Context, env *command.Environment, flags *options) error
 		return put(ctx, c, newRule(namespace, parameters{Message: message, Until: until}))
 	})
 	_, writeErr := fmt.Fprintf(env.Out, "%s %s. Pods that are off traffic go on; kubectl podops thaw ends it.\n", count(done, "namespace"), message)
-	if err == nil {
-		err = writeErr
-	}
-	return err
+	return cmp.Or(err, writeErr)
 }
 
 func thaw(ctx context.Context, env *command.Environment, flags *options) error {
@@ -155,10 +153,8 @@ func thaw(ctx context.Context, env *command.Environment, flags *options) error {
 		return err
 	}
 	done, err := each(ctx, namespaces, func(ctx context.Context, namespace string) (bool, error) { return remove(ctx, c, namespace) })
-	if _, writeErr := fmt.Fprintf(env.Out, "%s thawed\n", count(done, "namespace")); err == nil {
-		err = writeErr
-	}
-	return err
+	_, writeErr := fmt.Fprintf(env.Out, "%s thawed\n", count(done, "namespace"))
+	return cmp.Or(err, writeErr)
 }
 
 // frozen returns the namespaces to thaw.
