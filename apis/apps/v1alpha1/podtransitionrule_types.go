@@ -253,6 +253,16 @@ type AvailablePolicy struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 2147483647 : type(self) == string && self.matches('^(100|[1-9]?[0-9])%$')",message="minAvailableValue must be a whole number from 0, or a percentage from \"0%\" to \"100%\" without spaces"
 	MinAvailableValue *intstr.IntOrString `json:"minAvailableValue,omitempty"`
 
+	// surge is the number of pods that a Deployment may have beyond its replicas so that a pod
+	// which this rule withholds can go: a count, or a percentage of the replicas, rounded up. Another pod
+	// starts in its place, and it passes once that is available. Never more than
+	// the maxSurge of the Deployment. For pods of Deployments only. Unset or 0: no pod is started.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=4
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 2147483647 : type(self) == string && self.matches('^(100|[1-9]?[0-9])%$')",message="surge must be a whole number from 0, or a percentage from \"0%\" to \"100%\" without spaces"
+	Surge *intstr.IntOrString `json:"surge,omitempty"`
+
 	// maxUnavailable is the other spelling of maxUnavailableValue: the bound itself, or
 	// an object {value: bound}. Admission moves it there; both set to different values is
 	// denied.

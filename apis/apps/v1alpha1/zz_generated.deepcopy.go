@@ -64,6 +64,11 @@ func (in *AvailablePolicy) DeepCopyInto(out *AvailablePolicy) {
 		*out = new(intstr.IntOrString)
 		**out = **in
 	}
+	if in.Surge != nil {
+		in, out := &in.Surge, &out.Surge
+		*out = new(intstr.IntOrString)
+		**out = **in
+	}
 	if in.MaxUnavailable != nil {
 		in, out := &in.MaxUnavailable, &out.MaxUnavailable
 		*out = new(AvailableValue)

@@ -108,7 +108,7 @@ func conditions(rule podindex.RuleView, object *evaluation.Ruleset) []metav1.Con
 	case len(object.NeverPasses) > 0 && rule.MaySurge:
 		stalled.Reason, stalled.Message = appsv1alpha1.ReasonPassesWithSurge, printable.Prefix(fmt.Sprintf(
 			"rule %s permits an available pod only while there are more than the %d desired pods, as in a rollout with maxSurge: "+
-				"deletes and evictions of available pods wait",
+				"deletes and evictions of available pods wait unless it has surge",
 			strings.Join(object.NeverPasses, ", "), rule.Counts.Desired), maxConditionBytes)
 	case len(object.NeverPasses) > 0:
 		set(&stalled, metav1.ConditionTrue, appsv1alpha1.ReasonNeverPasses, printable.Prefix(fmt.Sprintf(

@@ -118,7 +118,9 @@ func (e *Rule) findMost(ctx context.Context) {
 		return
 	}
 	e.most = result.Capacity
-	if spec.PermitsNone(e.prepared.spec.AvailablePolicy, total) != "" {
+	policy := e.prepared.spec.AvailablePolicy
+	surges := spec.Surges(policy) && e.ruleset.View.MaySurge
+	if !surges && spec.PermitsNone(policy, total) != "" {
 		e.ruleset.NeverPasses = append(e.ruleset.NeverPasses, e.prepared.spec.Name)
 	}
 }

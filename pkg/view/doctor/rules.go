@@ -99,7 +99,10 @@ func (in *inspection) ruleNeverPasses() []Finding {
 			switch {
 			case r.AvailablePolicy != nil && reported == "":
 				words, consequence = spec.PermitsNone(r.AvailablePolicy, pods), "no available pod ever passes it"
-				if in.maySurge(owner.Namespace, owner.Spec.Selector) {
+				switch surges := in.maySurge(owner.Namespace, owner.Spec.Selector); {
+				case surges && spec.Surges(r.AvailablePolicy):
+					words = ""
+				case surges:
 					level, consequence = LevelWarning, withSurge
 				}
 			case r.LabelCheck != nil:
@@ -115,7 +118,7 @@ func (in *inspection) ruleNeverPasses() []Finding {
 
 // withSurge is what a bound as high as the desired number means for workloads that surge.
 const withSurge = "an available pod is permitted only while there are more pods than desired, as in a rollout with maxSurge; " +
-	"deletes and evictions of available pods wait"
+	"deletes and evictions of available pods wait unless it has surge"
 
 // maySurge reports whether a rollout of a workload whose pods a selector selects creates pods beyond the desired number.
 func (in *inspection) maySurge(namespace string, selector *metav1.LabelSelector) bool {

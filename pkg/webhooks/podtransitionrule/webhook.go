@@ -173,7 +173,7 @@ func warnings(rule *appsv1alpha1.PodTransitionRule) []string {
 func passesWithSurge(rule *appsv1alpha1.PodTransitionRule) []string {
 	var warnings []string
 	for i, r := range rule.Spec.Rules {
-		if why := spec.PermitsNone(r.AvailablePolicy, 0); why != "" {
+		if why := spec.PermitsNone(r.AvailablePolicy, 0); why != "" && !spec.Surges(r.AvailablePolicy) {
 			warnings = append(warnings, fmt.Sprintf("%s: %s", rulesPath().Index(i).Child("availablePolicy"), spec.PassesWithSurge(why)))
 		}
 	}

@@ -138,13 +138,16 @@ func TestValidatorAllows(t *testing.T) {
 		"a percentage below 100": {raw: object(``, selectWeb, staged([]string{`{"name":"a",$s,"availablePolicy":{"minAvailableValue":"99%"}}`})...)},
 		"a maximum of 0, with a warning": {
 			raw:  object(``, selectWeb, staged([]string{`{"name":"a",$s,"availablePolicy":{"maxUnavailableValue":0}}`})...),
-			want: []string{"spec.rules[0].availablePolicy: the rule has maxUnavailable 0: an available pod passes only while there are more pods than desired, as in a rollout with maxSurge; deletes and evictions of available pods wait"},
+			want: []string{"spec.rules[0].availablePolicy: the rule has maxUnavailable 0: an available pod passes only while there are more pods than desired, as in a rollout with maxSurge; deletes and evictions of available pods wait unless it has surge"},
 		},
+		"100% that must stay, with surge": {raw: object(``, selectWeb, staged([]string{
+			`{"name":"a",$s,"availablePolicy":{"minAvailableValue":"100%","surge":1}}`, `{"name":"b",$s,"availablePolicy":{"maxUnavailableValue":0,"surge":"50%"}}`,
+		})...)},
 		"100% that must stay, with a warning": {
 			raw: object(``, selectWeb, staged([]string{
 				`{"name":"a",$s,"availablePolicy":{"minAvailableValue":"99%"}}`, `{"name":"b",$s,"availablePolicy":{"minAvailableValue":"100%"}}`,
 			})...),
-			want: []string{"spec.rules[1].availablePolicy: the rule has minAvailable 100%: an available pod passes only while there are more pods than desired, as in a rollout with maxSurge; deletes and evictions of available pods wait"},
+			want: []string{"spec.rules[1].availablePolicy: the rule has minAvailable 100%: an available pod passes only while there are more pods than desired, as in a rollout with maxSurge; deletes and evictions of available pods wait unless it has surge"},
 		},
 		"a webhook that does not respond": {raw: object(``, selectWeb, staged([]string{`{"name":"a",$s,"webhook":{"failurePolicy":"Fail","clientConfig":{"url":"https://10.0.0.1:1"}}}`})...)},
 		"a webhook without TLS, with a warning": {

@@ -66,7 +66,7 @@ func ruleFindings(entry *appsv1alpha1.TransitionRule, selector *metav1.LabelSele
 	} else if why := contradiction(selector, filter, requires); why != "" && requires != nil {
 		found = append(found, Finding{NeverPasses, path + ".labelCheck.requires", "no pod ever passes the rule: " + why})
 	}
-	if why := spec.PermitsNone(entry.AvailablePolicy, 0); why != "" {
+	if why := spec.PermitsNone(entry.AvailablePolicy, 0); why != "" && !spec.Surges(entry.AvailablePolicy) {
 		found = append(found, Finding{PassesWithSurge, path + ".availablePolicy", spec.PassesWithSurge(why)})
 	}
 	for i, operation := range entry.Conditions {

@@ -61,6 +61,7 @@ func Normalize(rule *appsv1alpha1.TransitionRule, path *field.Path) (warnings []
 // checked, and the schema can only count properties: CEL does not see the older spellings, which
 // have no type.
 func requireBound(available appsv1alpha1.AvailablePolicy, path *field.Path) field.ErrorList {
+	available.Surge = nil
 	if available != (appsv1alpha1.AvailablePolicy{}) {
 		return nil
 	}

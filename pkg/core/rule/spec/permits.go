@@ -34,10 +34,15 @@ func PermitsNone(policy *appsv1alpha1.AvailablePolicy, pods int) string {
 	return fmt.Sprintf("has minAvailable %s with %s", bound.String(), text.Count(pods, "pod"))
 }
 
+// Surges reports whether a Deployment starts another pod for a pod that an availablePolicy withholds.
+func Surges(policy *appsv1alpha1.AvailablePolicy) bool {
+	return policy != nil && policy.Surge != nil && policy.Surge.String() != "0" && policy.Surge.String() != "0%"
+}
+
 // PassesWithSurge returns what it means that an availablePolicy permits none of the desired pods, with the reason from PermitsNone.
 func PassesWithSurge(why string) string {
 	return "the rule " + why + ": an available pod passes only while there are more pods than desired, as in a rollout with maxSurge; " +
-		"deletes and evictions of available pods wait"
+		"deletes and evictions of available pods wait unless it has surge"
 }
 
 // leastPercentage is the least count that may have been meant as a percentage.

@@ -128,6 +128,7 @@ func validateAvailablePolicy(available appsv1alpha1.AvailablePolicy, path *field
 	errs := requireBound(available, path)
 	errs = append(errs, validateBound(available.MaxUnavailableValue, path.Child("maxUnavailableValue"))...)
 	errs = append(errs, validateBound(available.MinAvailableValue, path.Child("minAvailableValue"))...)
+	errs = append(errs, validateBound(available.Surge, path.Child("surge"))...)
 	if available.MaxUnavailablePolicy != nil {
 		errs = append(errs, field.Forbidden(path.Child("maxUnavailablePolicy"), adaptivePolicy))
 	}

@@ -53,6 +53,15 @@ func TestValidate(t *testing.T) {
 			change: func(rule *appsv1alpha1.TransitionRule) { rule.Name = "" },
 			want:   []errorAt{{field.ErrorTypeRequired, "rule.name"}},
 		},
+		"a surge is valid": {change: available(appsv1alpha1.AvailablePolicy{MinAvailableValue: bound(1), Surge: bound("25%")})},
+		"a surge below 0 is invalid": {
+			change: available(appsv1alpha1.AvailablePolicy{MinAvailableValue: bound(1), Surge: bound(-1)}),
+			want:   []errorAt{{field.ErrorTypeInvalid, "rule.availablePolicy.surge"}},
+		},
+		"a surge alone bounds nothing": {
+			change: available(appsv1alpha1.AvailablePolicy{Surge: bound(1)}),
+			want:   []errorAt{{field.ErrorTypeRequired, "rule.availablePolicy"}},
+		},
 		"a rule needs a kind": {
 			change: func(rule *appsv1alpha1.TransitionRule) { rule.LabelCheck = nil },
 			want:   []errorAt{{field.ErrorTypeRequired, "rule"}},
