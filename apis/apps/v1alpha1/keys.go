@@ -193,6 +193,10 @@ const (
 	// on behalf of its ReplicaSet. Its value is the annotation
 	// controller.kubernetes.io/pod-deletion-cost from before, empty when it was absent.
 	PreviousDeletionCostAnnotationKey = LifecycleDomain + "/previous-deletion-cost"
+
+	// SurgeAnnotationKey holds a JSON Surge, on a pod in whose place its Deployment starts another pod
+	// before it goes. PodOps alone writes it.
+	SurgeAnnotationKey = LifecycleDomain + "/surge"
 )
 
 // PermitsAnnotationKey holds, on a PodDisruptionBudget, a JSON DisruptionPermits: the record of the permits that take its

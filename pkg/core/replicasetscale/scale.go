@@ -149,7 +149,7 @@ func Others(set *appsv1.ReplicaSet, pods []*corev1.Pod) int {
 // has all pods, and takes no other step.
 func (w Workload) Target(set *appsv1.ReplicaSet) int {
 	own := Replicas(set.Spec.Replicas)
-	newest := w.newest()
+	newest := w.Newest()
 	switch {
 	case newest == nil || !isRolling(w.Deployment) || w.Deployment.DeletionTimestamp != nil:
 		return own
@@ -195,8 +195,8 @@ func (w Workload) isSaturated(newest *appsv1.ReplicaSet) bool {
 		Replicas(newest.Spec.Replicas) == all && int(newest.Status.AvailableReplicas) == all
 }
 
-// newest returns the ReplicaSet with the highest revision; nil before the Deployment has one of its own revision.
-func (w Workload) newest() (newest *appsv1.ReplicaSet) {
+// Newest returns the ReplicaSet with the highest revision; nil before the Deployment has one of its own revision.
+func (w Workload) Newest() (newest *appsv1.ReplicaSet) {
 	for _, set := range w.Sets {
 		if w.Deployment != nil && IsNewest(set, w.Deployment) && (newest == nil || parseRevision(set) > parseRevision(newest)) {
 			newest = set
