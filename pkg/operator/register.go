@@ -24,6 +24,7 @@ import (
 	"github.com/podops-dev/podops/pkg/controllers/podoperation"
 	"github.com/podops-dev/podops/pkg/controllers/podtransitionrule"
 	"github.com/podops-dev/podops/pkg/controllers/replicasetscale"
+	"github.com/podops-dev/podops/pkg/controllers/surge"
 	"github.com/podops-dev/podops/pkg/controllers/uncontrolledpods"
 	"github.com/podops-dev/podops/pkg/core/lifecycle"
 	"github.com/podops-dev/podops/pkg/engine/evaluation"
@@ -281,6 +282,9 @@ func (a *assembly) registerDeferredDeletes() error {
 	}
 	if err := replicasetscale.NewReleased(a.GetClient(), recorder).SetupWithManager(a.Manager, workers); err != nil {
 		return fmt.Errorf("setting up pods that were released by ReplicaSets: %w", err)
+	}
+	if err := surge.New(a.GetClient(), recorder, clk).SetupWithManager(a.Manager, workers); err != nil {
+		return fmt.Errorf("setting up surges: %w", err)
 	}
 	pending := deferreddelete.NewPendingDeletes(deferreddelete.PendingConfig{
 		Client: a.GetClient(), APIReader: a.GetAPIReader(), Recorder: recorder, Metrics: measured.deletes, Facts: a.gatherer, Options: a.times,

@@ -63,6 +63,7 @@ const (
 	kindStatefulSet = "StatefulSet"
 	kindDaemonSet   = "DaemonSet"
 	kindJob         = "Job"
+	kindDeployment  = "Deployment" // of a pod that surges
 )
 
 // ownerKinds returns the kinds of owners whose controllers delete pods.
@@ -128,7 +129,8 @@ func ClassifyActor(user string, groups []string, method Method, pod *corev1.Pod,
 // that Kubernetes does not have.
 func isCustomController(user string, pod *corev1.Pod) bool {
 	kind := OwnerKind(pod)
-	return kind != "" && controllerUser(kind) == "" && strings.HasPrefix(user, anyServiceAccount) && !strings.HasPrefix(user, serviceAccounts)
+	isCustom := kind != "" && kind != kindDeployment && controllerUser(kind) == ""
+	return isCustom && strings.HasPrefix(user, anyServiceAccount) && !strings.HasPrefix(user, serviceAccounts)
 }
 
 // OwnerKind returns the kind of a pod's controller if its API group is Kubernetes' own, or

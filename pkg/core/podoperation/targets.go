@@ -59,7 +59,8 @@ func (s Selector) selects(pod *corev1.Pod) bool {
 		case controller == nil:
 			return false
 		case owner.Kind == KindDeployment:
-			return s.sets.Has(controller.UID)
+			// The Deployment itself controls a pod that surges.
+			return s.sets.Has(controller.UID) || controller.Kind == KindDeployment && controller.Name == owner.Name
 		default:
 			return controller.Kind == owner.Kind && controller.Name == owner.Name
 		}

@@ -32,12 +32,29 @@ func PatchUnchanged(ctx context.Context, c client.Client, pod *corev1.Pod, label
 	return patchMetadata(ctx, c, pod, metadata{UID: pod.UID, ResourceVersion: pod.ResourceVersion, Labels: labels, Annotations: annotations})
 }
 
+// Change is a change of a pod's metadata.
+type Change struct {
+	// Owners are the owner references; nil leaves them.
+	Owners []metav1.OwnerReference
+
+	// Labels and Annotations are changed; nil values remove a key.
+	Labels, Annotations map[string]any
+}
+
+// PatchOwners is PatchUnchanged with owner references.
+func PatchOwners(ctx context.Context, c client.Client, pod *corev1.Pod, change Change) (*corev1.Pod, error) {
+	return patchMetadata(ctx, c, pod, metadata{
+		UID: pod.UID, ResourceVersion: pod.ResourceVersion, OwnerReferences: change.Owners, Labels: change.Labels, Annotations: change.Annotations,
+	})
+}
+
 // metadata is a change of a pod's metadata, and its preconditions.
 type metadata struct {
-	Annotations     map[string]any `json:"annotations,omitempty"`
-	Labels          map[string]any `json:"labels,omitempty"`
-	ResourceVersion string         `json:"resourceVersion,omitempty"`
-	UID             types.UID      `json:"uid"`
+	Annotations     map[string]any          `json:"annotations,omitempty"`
+	Labels          map[string]any          `json:"labels,omitempty"`
+	OwnerReferences []metav1.OwnerReference `json:"ownerReferences,omitempty"`
+	ResourceVersion string                  `json:"resourceVersion,omitempty"`
+	UID             types.UID               `json:"uid"`
 }
 
 func patchMetadata(ctx context.Context, c client.Client, pod *corev1.Pod, change metadata) (*corev1.Pod, error) {

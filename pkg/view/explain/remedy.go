@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/core/deferreddelete"
 	"github.com/podops-dev/podops/pkg/core/podstate"
 )
 
@@ -39,7 +40,9 @@ func (x *explainer) remedies(reason Reason, ruleset string) []Command {
 			{"show the input of the rule for the pod", x.podops("eval --pod %s --show-input", x.pod.Name)},
 			{"or edit the rule", x.policyEdit(spec, ruleset)},
 		}
-	case NeverPasses, PassesWithSurge, CompileFailed, TooLarge, BadParameters, Undefined, WrongType, Timeout, EvaluationFailed:
+	case PassesWithSurge:
+		return append(x.surgeCommands(reason, ruleset), edit, look)
+	case NeverPasses, CompileFailed, TooLarge, BadParameters, Undefined, WrongType, Timeout, EvaluationFailed:
 		return []Command{{"edit the rule", x.policyEdit(spec, ruleset)}, look}
 	case WebhookFailed, WebhookUnresolvable, WebhookCircuitOpen, WebhookRejected, WebhookProcessing, WebhookPending, WebhookSecret:
 		return x.webhookCommands(reason, spec, ruleset)
@@ -48,6 +51,23 @@ func (x *explainer) remedies(reason Reason, ruleset string) []Command {
 	default:
 		return []Command{look}
 	}
+}
+
+// surgeCommands returns the command after which the Deployment of the pod starts another pod before this one goes; nil without a Deployment
+// that may.
+func (x *explainer) surgeCommands(reason Reason, ruleset string) []Command {
+	owner := x.s.Owner(x.pod)
+	deployment := x.s.Deployment(owner.Name)
+	object := x.s.Rule(ruleset)
+	if object == nil || owner.Kind != "Deployment" || deployment == nil || !deferreddelete.Surges(deployment) {
+		return nil
+	}
+	at := slices.IndexFunc(object.Spec.Rules, func(entry appsv1alpha1.TransitionRule) bool { return ruleset+"/"+entry.Name == reason.Rule })
+	if at < 0 || object.Spec.Rules[at].AvailablePolicy == nil {
+		return nil
+	}
+	return []Command{{"let its Deployment start another pod first", x.kubectl(
+		`patch podtransitionrule %s --type=json -p '[{"op":"add","path":"/spec/rules/%d/availablePolicy/surge","value":1}]'`, ruleset, at)}}
 }
 
 // policyEdit returns the command that edits the module of a rule.

@@ -15,6 +15,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/deferreddelete"
 	"github.com/podops-dev/podops/pkg/core/podstate"
 	"github.com/podops-dev/podops/pkg/core/rule"
+	"github.com/podops-dev/podops/pkg/core/surge"
 	"github.com/podops-dev/podops/pkg/view/clusterstate"
 )
 
@@ -85,6 +86,9 @@ func (x *explainer) withheldBy(operation podstate.Operation, entry appsv1alpha1.
 		Message:   rule.Waits(operation.Describe(), entry.Rule, entry.Message, code),
 		Since:     cmp.Or(entry.Since, timeOrNil(operation.Since)),
 		Situation: findSituation(code), NextCheck: x.nextCheck(entry),
+	}
+	if code == rule.CodeNoRoom {
+		reason.Message += x.surging()
 	}
 	if n := entry.Numbers; n != nil {
 		reason.Numbers = &Numbers{Needed: n.Needed, Have: n.Have, Limit: n.Limit}
@@ -177,6 +181,20 @@ func (x *explainer) roomless(ruleset string, entry appsv1alpha1.BlockedPod) Situ
 		return WaitsItsTurn
 	}
 	return NoRoom
+}
+
+// surging returns that another pod starts in place of the pod, or when that has failed; empty if neither is the case.
+func (x *explainer) surging() string {
+	record, recorded := surge.Recorded(x.pod)
+	switch {
+	case surge.Surges(x.pod):
+		return ". Deployment " + metav1.GetControllerOfNoCopy(x.pod).Name + " starts another pod, and this one goes once that is available"
+	case recorded && record.TimedOut && record.Ended != nil:
+		return ". The Deployment has started another pod, which did not become available within its progressDeadlineSeconds, until " +
+			record.Ended.UTC().Format(time.RFC3339)
+	default:
+		return ""
+	}
 }
 
 // nextCheck returns when a rule is evaluated, or its service called, again.

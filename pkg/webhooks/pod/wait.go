@@ -17,6 +17,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/deferreddelete"
 	"github.com/podops-dev/podops/pkg/core/podstate"
+	"github.com/podops-dev/podops/pkg/core/surge"
 	"github.com/podops-dev/podops/pkg/runtime/text"
 	"github.com/podops-dev/podops/pkg/state/replicasetpods"
 	"github.com/podops-dev/podops/pkg/webhooks/review"
@@ -193,8 +194,12 @@ func refused(method deferreddelete.Method, why, advice string, reason deferredde
 
 // withheldAdvice returns what the client of a pod that rules withhold can do.
 func withheldAdvice(pod *corev1.Pod, method deferreddelete.Method) string {
-	return fmt.Sprintf("It is not carried out later. %s repeats it; or have the pod deleted once its rules permit it: "+
-		"kubectl label pod %s -n %s %s=true, or a PodOperation", repeating(method), pod.Name, pod.Namespace, appsv1alpha1.ToDeleteLabelKey)
+	surging := ""
+	if surge.Surges(pod) {
+		surging = "Its Deployment starts another pod, and this one may go once that is available. "
+	}
+	return fmt.Sprintf("%sIt is not carried out later. %s repeats it; or have the pod deleted once its rules permit it: "+
+		"kubectl label pod %s -n %s %s=true, or a PodOperation", surging, repeating(method), pod.Name, pod.Namespace, appsv1alpha1.ToDeleteLabelKey)
 }
 
 // preparing is the end of a request for a pod that is not prepared in time.

@@ -2,12 +2,14 @@ package manifests_test
 
 import (
 	"context"
+	"fmt"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -129,6 +131,30 @@ var _ = Describe("The policy for the manager", Ordered, func() {
 			patch:  `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"1"}]}}`,
 			denied: "the owners of a pod",
 		}),
+		Entry("the Deployment as the controller in place of the ReplicaSet", attempt{
+			change: ownedBy("ReplicaSet", "web-5d4"), patch: ownersPatch("Deployment", "web"),
+		}),
+		Entry("the ReplicaSet as the controller in place of the Deployment", attempt{
+			change: ownedBy("Deployment", "web"), patch: ownersPatch("ReplicaSet", "web-5d4"),
+		}),
+		Entry("another Deployment as the controller", attempt{
+			change: ownedBy("ReplicaSet", "web-5d4"), patch: ownersPatch("Deployment", "api"), denied: "the owners of a pod",
+		}),
+		Entry("another ReplicaSet as the controller", attempt{
+			change: ownedBy("ReplicaSet", "web-5d4"), patch: ownersPatch("ReplicaSet", "web"), denied: "the owners of a pod",
+		}),
+		Entry("no controller", attempt{
+			change: ownedBy("ReplicaSet", "web-5d4"), patch: `{"metadata":{"ownerReferences":null}}`, denied: "the owners of a pod",
+		}),
+		Entry("the Deployment as the controller of a pod without the control label", attempt{
+			change: func(pod *corev1.Pod) { ownedBy("ReplicaSet", "web-5d4")(pod); uncontrolled(pod) },
+			patch:  ownersPatch("Deployment", "web"), denied: "the owners of a pod",
+		}),
+		Entry("another owner beside the Deployment", attempt{
+			change: ownedBy("ReplicaSet", "web-5d4"), denied: "the owners of a pod",
+			patch: `{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"Deployment","name":"web","uid":"1","controller":true},` +
+				`{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"2"}]}}`,
+		}),
 		Entry("the image", attempt{
 			patch: `{"spec":{"containers":[{"name":"web","image":"evil"}]}}`, denied: "the spec of a pod",
 		}),
@@ -201,6 +227,18 @@ var _ = Describe("The policy for the manager", Ordered, func() {
 		Expect(manager.Delete(ctx, other)).To(Satisfy(apierrors.IsForbidden))
 	})
 })
+
+// ownedBy makes a workload the controller of a pod.
+func ownedBy(kind, name string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: "1", Controller: new(true)}}
+	}
+}
+
+// ownersPatch makes a workload the only owner of a pod.
+func ownersPatch(kind, name string) string {
+	return fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":%q,"name":%q,"uid":"1","controller":true}]}}`, kind, name)
+}
 
 // asManager returns a client with the identity and the rights of the manager.
 func asManager() client.Client {

@@ -1,0 +1,215 @@
+package e2e_test
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	coresurge "github.com/podops-dev/podops/pkg/core/surge"
+	"github.com/podops-dev/podops/test/expect"
+)
+
+// peak has the highest number of pods that were there at once, without terminating ones.
+type peak struct {
+	mu     sync.Mutex
+	active map[types.UID]bool
+	most   int
+}
+
+// countPods starts counting.
+func countPods(p scenario) *peak {
+	GinkgoHelper()
+	c := &peak{active: map[types.UID]bool{}}
+	list := &corev1.PodList{}
+	follow(p, list, func() []*corev1.Pod { return pointers(list.Items) }, func(kind watch.EventType, pod *corev1.Pod) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if kind == watch.Deleted || pod.DeletionTimestamp != nil {
+			delete(c.active, pod.UID)
+		} else {
+			c.active[pod.UID] = true
+		}
+		c.most = max(c.most, len(c.active))
+	})
+	return c
+}
+
+func (c *peak) pods() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.most
+}
+
+var _ = Describe("An availablePolicy with surge", func() {
+	var p scenario
+
+	restart := appsv1alpha1.PodOperationAction{Type: appsv1alpha1.ActionRestart}
+	webDeployment := appsv1alpha1.PodOperationTarget{Owner: &appsv1alpha1.PodOperationOwner{Kind: "Deployment", Name: "web"}}
+
+	BeforeEach(func(ctx context.Context) {
+		p = newScenario(ctx)
+		surges := minAvailable("100%")
+		surges.AvailablePolicy.Surge = intOrString("1")
+		p.rule(ctx, surges)
+	})
+
+	// evicted evicts a pod until it is gone, as kubectl drain does.
+	evicted := func(ctx context.Context, pod *corev1.Pod) {
+		GinkgoHelper()
+		Eventually(ctx, func(ctx context.Context) error { return p.evict(ctx, pod) }).WithPolling(time.Second).WithTimeout(2 * patience).
+			Should(Or(Succeed(), Satisfy(apierrors.IsNotFound)))
+		Eventually(ctx, func(ctx context.Context) []types.UID { return uids(p.list(ctx)) }).ShouldNot(ContainElement(pod.UID))
+	}
+
+	// atRest expects the Deployment to have its replicas, each with the ReplicaSet, and nothing recorded.
+	atRest := func(ctx context.Context, replicas int) {
+		GinkgoHelper()
+		Eventually(ctx, p.list).WithTimeout(2 * patience).Should(And(HaveLen(replicas), HaveEach(And(
+			expect.BeAvailable(), expect.HaveNoLifecycle(), Not(Satisfy(coresurge.Surges)), HaveField("OwnerReferences", HaveLen(1)),
+			HaveField("Annotations", And(Not(HaveKey(appsv1alpha1.SurgeAnnotationKey)), Not(HaveKey(corev1.PodDeletionCost))))))))
+	}
+
+	surging := func(pod *corev1.Pod) func(context.Context) (*corev1.Pod, error) { return p.seeing(pod.Name) }
+
+	It("lets the only pod be evicted once another pod is available", Label(mainStories), func(ctx context.Context) {
+		p.deployment(ctx, 1, nil)
+		p.disruptionBudget(ctx, "web", "0")
+		observer, most := observe(p), countPods(p)
+		before := p.list(ctx)[0]
+		refused := p.evict(ctx, before)
+		Expect(refused).To(Satisfy(apierrors.IsTooManyRequests), "no other pod is available yet")
+		Eventually(ctx, surging(before)).Should(Satisfy(coresurge.Surges))
+		explained, _ := p.plugin(ctx, "explain", "pod/"+before.Name)
+		Expect(explained).To(MatchRegexp(`Deployment\s+web\s+starts\s+another\s+pod`))
+		evicted(ctx, before)
+		atRest(ctx, 1)
+		Expect(observer.leastAvailable()).To(Equal(1))
+		Expect(most.pods()).To(Equal(2))
+		Expect(p.notes("SurgeBegan")(ctx)).To(ConsistOf("Deployment web starts another pod before this one goes, since PodDisruptionBudget/web withholds it"))
+		Expect(p.notes("SurgeEnded")(ctx)).To(BeEmpty())
+
+		By("evicting the next")
+		evicted(ctx, p.list(ctx)[0])
+		atRest(ctx, 1)
+		Expect(observer.leastAvailable()).To(Equal(1))
+		Expect(most.pods()).To(Equal(2))
+	})
+
+	It("lets all pods be deleted at once, within maxSurge", func(ctx context.Context) {
+		p.deployment(ctx, 3, nil)
+		observer, most := observe(p), countPods(p)
+		for _, pod := range p.list(ctx) {
+			p.label(ctx, pod, appsv1alpha1.ToDeleteLabelKey, "true")
+		}
+		before := uids(p.list(ctx))
+		Eventually(ctx, func(ctx context.Context) []types.UID { return uids(p.list(ctx)) }).WithTimeout(3 * patience).
+			ShouldNot(ContainElement(BeElementOf(before)))
+		atRest(ctx, 3)
+		Expect(observer.leastAvailable()).To(Equal(3))
+		Expect(most.pods()).To(Equal(4))
+	})
+
+	It("keeps the pod whose request is withdrawn", func(ctx context.Context) {
+		p.deployment(ctx, 1, nil)
+		before := p.list(ctx)[0]
+		p.label(ctx, before, appsv1alpha1.ToDeleteLabelKey, "true")
+		Eventually(ctx, surging(before)).Should(Satisfy(coresurge.Surges))
+		p.setLabels(ctx, p.get(ctx, before.Name), map[string]any{
+			appsv1alpha1.ToDeleteLabelKey: nil, appsv1alpha1.UndoOperationTypeLabelPrefix + "/" + appsv1alpha1.PodDeleteID: "delete",
+		})
+		atRest(ctx, 1)
+		Expect(uids(p.list(ctx))).To(ConsistOf(before.UID))
+		Expect(p.notes("SurgeEnded")(ctx)).To(ConsistOf(HaveSuffix("no operation on the pod is in progress")))
+	})
+
+	It("keeps the pod that was restarted in place", func(ctx context.Context) {
+		p.deployment(ctx, 1, nil)
+		observer, most := observe(p), countPods(p)
+		before := p.list(ctx)[0]
+		operation := p.operation(ctx, appsv1alpha1.PodOperationSpec{Target: webDeployment, Action: restart})
+		Eventually(ctx, p.seeingOperation(operation)).WithTimeout(3 * patience).Should(haveEnded(appsv1alpha1.ReasonSucceeded, 1))
+		atRest(ctx, 1)
+		Expect(p.list(ctx)).To(ConsistOf(And(HaveField("UID", before.UID), haveRestarted(1))))
+		Expect(observer.leastAvailable()).To(Equal(1))
+		Expect(most.pods()).To(Equal(2))
+	})
+
+	It("keeps the pod when the other one does not become available in time, and tries again", func(ctx context.Context) {
+		p.deployment(ctx, 1, func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = ptr.To[int32](5) })
+		observer := observe(p)
+		before := p.list(ctx)[0]
+		quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "pods"}, Spec: corev1.ResourceQuotaSpec{
+			Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")},
+		}}
+		Expect(p.admin.Create(ctx, quota)).To(Succeed())
+		Eventually(ctx, func(ctx context.Context) (corev1.ResourceQuotaStatus, error) {
+			return quota.Status, p.admin.Get(ctx, client.ObjectKeyFromObject(quota), quota)
+		}).Should(HaveField("Used", HaveKey(corev1.ResourcePods)))
+		p.label(ctx, before, appsv1alpha1.ToDeleteLabelKey, "true")
+		Eventually(ctx, p.notes("SurgeEnded")).Should(ContainElement(HaveSuffix("has not become available within the progressDeadlineSeconds of the Deployment")))
+		Expect(p.get(ctx, before.Name)).To(expect.BeAvailable())
+		explained, _ := p.plugin(ctx, "explain", "pod/"+before.Name)
+		Expect(explained).To(MatchRegexp(`did\s+not\s+become\s+available\s+within\s+its\s+progressDeadlineSeconds`))
+
+		By("raising the quota")
+		p.patch(ctx, quota, `{"spec":{"hard":{"pods":"2"}}}`)
+		Eventually(ctx, func(ctx context.Context) []types.UID { return uids(p.list(ctx)) }).WithTimeout(3 * patience).ShouldNot(ContainElement(before.UID))
+		atRest(ctx, 1)
+		Expect(observer.leastAvailable()).To(Equal(1))
+	})
+
+	It("leaves the pod to a rollout that begins in the middle", func(ctx context.Context) {
+		deployment := p.deployment(ctx, 1, func(d *appsv1.Deployment) {
+			d.Spec.Template.Annotations = map[string]string{"test.podops.dev/start-delay": "2s"}
+		})
+		observer := observe(p)
+		before := p.list(ctx)[0]
+		p.label(ctx, before, appsv1alpha1.ToDeleteLabelKey, "true")
+		Eventually(ctx, surging(before)).Should(Satisfy(coresurge.Surges))
+		p.patch(ctx, deployment, `{"spec":{"template":{"metadata":{"annotations":{"e2e.podops.dev/restarted":"yes"}}}}}`)
+		Eventually(ctx, func(ctx context.Context) []types.UID { return uids(p.list(ctx)) }).WithTimeout(3 * patience).ShouldNot(ContainElement(before.UID))
+		atRest(ctx, 1)
+		Expect(p.list(ctx)).To(HaveEach(HaveField("Annotations", HaveKey("e2e.podops.dev/restarted"))))
+		Expect(observer.leastAvailable()).To(Equal(1))
+	})
+
+	It("goes with its Deployment", func(ctx context.Context) {
+		deployment := p.deployment(ctx, 1, func(d *appsv1.Deployment) {
+			d.Spec.Template.Annotations = map[string]string{"test.podops.dev/start-delay": "5s"}
+		})
+		before := p.list(ctx)[0]
+		p.label(ctx, before, appsv1alpha1.ToDeleteLabelKey, "true")
+		Eventually(ctx, surging(before)).Should(Satisfy(coresurge.Surges))
+		Expect(p.admin.Delete(ctx, deployment, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+		Eventually(ctx, p.list).Should(BeEmpty())
+	})
+
+	It("goes on with another manager", func(ctx context.Context) {
+		p.deployment(ctx, 1, func(d *appsv1.Deployment) {
+			d.Spec.Template.Annotations = map[string]string{"test.podops.dev/start-delay": "2s"}
+		})
+		observer, most := observe(p), countPods(p)
+		before := p.list(ctx)[0]
+		p.label(ctx, before, appsv1alpha1.ToDeleteLabelKey, "true")
+		Eventually(ctx, surging(before)).Should(Satisfy(coresurge.Surges))
+		managers.stopAll()
+		managers.start(ctx)
+		Eventually(ctx, func(ctx context.Context) []types.UID { return uids(p.list(ctx)) }).WithTimeout(3 * patience).ShouldNot(ContainElement(before.UID))
+		atRest(ctx, 1)
+		Expect(observer.leastAvailable()).To(Equal(1))
+		Expect(most.pods()).To(Equal(2))
+	})
+})
