@@ -35,6 +35,9 @@ and without. Run it with "make traffic".
   statefulset  rolling restart of a StatefulSet of 8 pods
   daemonset    rolling restart of a DaemonSet on 4 nodes
   podoperation a PodOperation restarts 20 pods of a Deployment in place
+  one-delete   a delete of the only pod, in whose place the Deployment starts another pod first
+  one-drain    likewise, kubectl drain of its node
+  one-restart  likewise, a PodOperation restarts it in place
   port         the Service of 20 pods gets another target port
 
 Without PodOps a controller adds pods to the load balancer when they are ready, and drains
@@ -98,7 +101,7 @@ func parse(args []string, complaints io.Writer) (options, error) {
 	flags.StringVar(&o.cidr, "cidr", "127.65.0.0/16", "loopback addresses of the pods; not the addresses of another cluster on this machine")
 	flags.StringVar(&only, "only", "", "scenarios to run, separated by commas; empty: all")
 	flags.StringVar(&sides, "sides", "with,without", "with, without, or both: whether PodOps takes part")
-	flags.IntVar(&o.requests, "requests", 10_000, "requests that every run sends at least; 20 runs send 200,000")
+	flags.IntVar(&o.requests, "requests", 10_000, "requests that every run sends at least; 26 runs send 260,000")
 	flags.Float64Var(&o.rate, "rate", 250, "requests a second of each kind, with kept connections and without")
 	flags.IntVar(&o.workers, "workers", 32, "maximum number of open requests of each kind")
 	flags.Usage = func() {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"text/template"
 )
@@ -83,7 +84,7 @@ spec:
     matchLabels: {app: web}
   rules:
   - name: availability
-    availablePolicy: {maxUnavailableValue: "{{ .MaxUnavailable }}"}
+    availablePolicy: { {{- .Policy -}} }
 {{- end }}
 `))
 
@@ -92,6 +93,7 @@ type values struct {
 	PodOps          bool
 	Kind            string
 	Replicas        int
+	Policy          string // the availablePolicy of the rule; empty: maxUnavailable
 	Socket, Backend string
 }
 
@@ -99,6 +101,7 @@ func (v values) manifest() (string, error) {
 	var text bytes.Buffer
 	if err := workload.Execute(&text, map[string]any{
 		"PodOps": v.PodOps, "Kind": v.Kind, "Replicas": v.Replicas, "Socket": v.Socket, "Backend": v.Backend,
+		"Policy":         cmp.Or(v.Policy, fmt.Sprintf("maxUnavailableValue: %q", maxUnavailable)),
 		"MaxUnavailable": maxUnavailable, "Image": firstImage, "Port": podPort,
 	}); err != nil {
 		return "", fmt.Errorf("writing the workload: %w", err)

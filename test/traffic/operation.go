@@ -108,7 +108,7 @@ func (g *scenarioRun) operate(ctx context.Context, pods []corev1.Pod) error {
 			steps[pods[i].Name] = nextWith(&pods[i], secondImage)
 		}
 	} else {
-		steps = nextWithout(pods, secondImage, g.scenario.replicas/4)
+		steps = nextWithout(pods, secondImage, max(1, g.scenario.replicas/4))
 	}
 	var errs []error
 	for i := range pods {

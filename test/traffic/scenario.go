@@ -11,7 +11,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
@@ -37,6 +39,9 @@ type scenario struct {
 
 	// surge is the number of pods beyond replicas that may exist at a time.
 	surge int
+
+	// policy is the availablePolicy of the rule; empty: maxUnavailable.
+	policy string
 
 	// comes is true when pods become available while it runs, not only operable.
 	comes bool
@@ -78,9 +83,41 @@ func scenarios() []scenario {
 			name: "podoperation", title: "a PodOperation restarts 20 pods of a Deployment in place", replicas: many, remaining: many,
 			comes: true, act: podOperation, done: restarted,
 		},
+		{
+			name: "one-delete", title: "a delete of the only pod", replicas: 1, remaining: 1, surge: 1, policy: noneToSpare,
+			comes: true, act: deletePod, done: replaced,
+		},
+		{
+			name: "one-drain", title: "kubectl drain of the node with the only pod", replicas: 1, remaining: 1, surge: 1, policy: noneToSpare,
+			comes: true, act: drain, done: drained,
+		},
+		{
+			name: "one-restart", title: "a PodOperation restarts the only pod in place", replicas: 1, remaining: 1, surge: 1, policy: noneToSpare,
+			comes: true, act: podOperation, done: restarted,
+		},
 		{name: "port", title: "the Service of 20 pods gets another target port", replicas: many, remaining: many, noOperation: true, act: changePort, done: always},
 	}
 }
+
+// noneToSpare lets no pod go before another is available, which its Deployment starts.
+const noneToSpare = `minAvailableValue: "100%", surge: 1`
+
+// deletePod deletes the first pod, and repeats the request while it is held.
+func deletePod(ctx context.Context, g *scenarioRun) error {
+	pods, err := g.harness.podsOf(ctx, g.namespace)
+	if err != nil || len(pods) == 0 {
+		return errors.Join(err, errNoPod)
+	}
+	return g.harness.await(ctx, "the delete is carried out", func(ctx context.Context) (bool, string, error) {
+		err := g.harness.admin.Delete(ctx, &pods[0], client.Preconditions{UID: &pods[0].UID})
+		if apierrors.IsTooManyRequests(err) {
+			return false, err.Error(), nil
+		}
+		return err == nil, "", err
+	})
+}
+
+var errNoPod = errors.New("there is no pod to delete")
 
 // changePort sends the requests of all pods to their other port.
 func changePort(ctx context.Context, g *scenarioRun) error {
