@@ -197,6 +197,19 @@ var _ = Describe("An availablePolicy with surge", func() {
 		Eventually(ctx, p.list).Should(BeEmpty())
 	})
 
+	It("leaves a pod to its ReplicaSet that leaves PodOps", func(ctx context.Context) {
+		p.deployment(ctx, 1, func(d *appsv1.Deployment) {
+			d.Spec.Template.Annotations = map[string]string{"test.podops.dev/start-delay": "5s"}
+		})
+		before := p.list(ctx)[0]
+		p.label(ctx, before, appsv1alpha1.ToDeleteLabelKey, "true")
+		Eventually(ctx, surging(before)).Should(Satisfy(coresurge.Surges))
+		p.setLabels(ctx, p.get(ctx, before.Name), map[string]any{appsv1alpha1.ControlLabelKey: nil})
+		Eventually(ctx, p.list).WithTimeout(2 * patience).Should(ConsistOf(And(
+			HaveField("UID", before.UID), HaveField("OwnerReferences", ConsistOf(HaveField("Kind", "ReplicaSet"))),
+			HaveField("Annotations", And(Not(HaveKey(appsv1alpha1.SurgeAnnotationKey)), Not(HaveKey(corev1.PodDeletionCost)))))))
+	})
+
 	It("goes on with another manager", func(ctx context.Context) {
 		p.deployment(ctx, 1, func(d *appsv1.Deployment) {
 			d.Spec.Template.Annotations = map[string]string{"test.podops.dev/start-delay": "2s"}

@@ -118,6 +118,28 @@ func Recorded(pod *corev1.Pod) (appsv1alpha1.Surge, bool) {
 	return record, true
 }
 
+// Release returns the owner references without the Deployment of a pod that surges, which its ReplicaSet adopts then, and the annotations to change on a
+// pod that leaves PodOps; nil without a change.
+func Release(pod *corev1.Pod) (owners []metav1.OwnerReference, annotations map[string]any) {
+	if Surges(pod) {
+		owners = others(pod)
+	}
+	if _, has := pod.Annotations[appsv1alpha1.SurgeAnnotationKey]; has {
+		record, _ := Recorded(pod)
+		annotations = forgotten(pod, record)
+	}
+	return owners, annotations
+}
+
+// forgotten returns the annotations that remove a record, and the deletion cost that PodOps has set.
+func forgotten(pod *corev1.Pod, record appsv1alpha1.Surge) map[string]any {
+	annotations := map[string]any{appsv1alpha1.SurgeAnnotationKey: nil}
+	if record.Cost && pod.Annotations[corev1.PodDeletionCost] == keepCost {
+		annotations[corev1.PodDeletionCost] = nil
+	}
+	return annotations
+}
+
 // MayConcern reports whether a pod waits for an availablePolicy, surges, or has a record.
 func MayConcern(pod *corev1.Pod) bool {
 	if _, recorded := pod.Annotations[appsv1alpha1.SurgeAnnotationKey]; recorded || Surges(pod) {
@@ -326,11 +348,7 @@ func (s Snapshot) forget(pod *corev1.Pod, record appsv1alpha1.Surge, newest *app
 	if metav1.IsControlledBy(pod, newest) && s.hasTooMany(newest) {
 		return nil, retryEnded
 	}
-	annotations := map[string]any{appsv1alpha1.SurgeAnnotationKey: nil}
-	if record.Cost && pod.Annotations[corev1.PodDeletionCost] == keepCost {
-		annotations[corev1.PodDeletionCost] = nil
-	}
-	return &Step{Pod: pod, Change: Forget, Annotations: annotations}, 0
+	return &Step{Pod: pod, Change: Forget, Annotations: forgotten(pod, record)}, 0
 }
 
 // hasTooMany reports whether a ReplicaSet has more pods than replicas, by the pods or by its status, which its controller writes later.
@@ -355,15 +373,20 @@ func (s Snapshot) deadline() time.Duration {
 // controlledBy returns the owner references of a pod with another controller. A deletion of the controller in the foreground does not wait for the pod: that
 // needs a right that PodOps does not have.
 func controlledBy(pod *corev1.Pod, controller metav1.Object, kind string) []metav1.OwnerReference {
-	var owners []metav1.OwnerReference
+	owner := *metav1.NewControllerRef(controller, appsv1.SchemeGroupVersion.WithKind(kind))
+	owner.BlockOwnerDeletion = nil
+	return append(others(pod), owner)
+}
+
+// others returns the owner references of a pod without its controller; never nil.
+func others(pod *corev1.Pod) []metav1.OwnerReference {
+	owners := []metav1.OwnerReference{}
 	for _, owner := range pod.OwnerReferences {
 		if !ptr.Deref(owner.Controller, false) {
 			owners = append(owners, owner)
 		}
 	}
-	owner := *metav1.NewControllerRef(controller, appsv1.SchemeGroupVersion.WithKind(kind))
-	owner.BlockOwnerDeletion = nil
-	return append(owners, owner)
+	return owners
 }
 
 // operates reports whether a pod has a lifecycle: an operation on it is in progress, or has ended and the pod is not back in service.

@@ -76,6 +76,9 @@ func TestMutatorUpdate(t *testing.T) {
 			old:       serving().Finalizer("example.com/other").Finalizer(finalizer).Obj(),
 			requested: serving().Finalizer("example.com/other").Finalizer(finalizer).Uncontrolled().Obj(),
 		},
+		"update releases a pod that surges": {
+			old: surging(serving().Obj()), requested: surging(serving().Uncontrolled().Obj()),
+		},
 		"update operates with the last finalizer": {
 			old: protected().Finalizer(finalizer).Obj(), requested: protected().Obj(),
 		},
@@ -178,6 +181,16 @@ func handedOver() *builders.PodBuilder {
 // uncontrolled returns the pod as a client sends it that removes the control label only.
 func uncontrolled(pod *corev1.Pod) *corev1.Pod {
 	delete(pod.Labels, appsv1alpha1.ControlLabelKey)
+	return pod
+}
+
+// surging makes a Deployment the controller of a pod, beside another owner.
+func surging(pod *corev1.Pod) *corev1.Pod {
+	pod.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "1"},
+		{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "2", Controller: new(true)},
+	}
+	pod.Annotations = map[string]string{appsv1alpha1.SurgeAnnotationKey: `{"began":"2026-11-30T00:00:00Z","cost":true}`, corev1.PodDeletionCost: "1"}
 	return pod
 }
 

@@ -7,10 +7,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/lifecycle"
 	"github.com/podops-dev/podops/pkg/core/replicasetscale"
+	"github.com/podops-dev/podops/pkg/core/surge"
 )
 
 // Decision contains the changes to a pod so that it serves without PodOps.
@@ -20,10 +22,15 @@ type Decision struct {
 
 	// Finalizers are the finalizers to remove, in the order of the pod.
 	Finalizers []string
+
+	// Owners are the owner references of a pod that surges from then on; nil for other pods.
+	Owners []metav1.OwnerReference
 }
 
 // IsEmpty reports whether nothing must be written.
-func (d Decision) IsEmpty() bool { return d.Change.IsEmpty() && len(d.Finalizers) == 0 }
+func (d Decision) IsEmpty() bool {
+	return d.Change.IsEmpty() && len(d.Finalizers) == 0 && d.Owners == nil
+}
 
 // Decide returns the Decision for a pod, controlled or not. goes reports whether the owner of a
 // protection finalizer is removed with PodOps. Decide does not modify the pod. With the Decision
@@ -50,7 +57,13 @@ func Decide(pod *corev1.Pod, goes func(finalizer string) bool, now time.Time) De
 			decision.Change.Annotations[key] = nil
 		}
 	}
-	for key, value := range replicasetscale.Unpin(pod) {
+	owners, changes := surge.Release(pod)
+	decision.Owners = owners
+	if changes == nil {
+		changes = map[string]any{}
+	}
+	maps.Copy(changes, replicasetscale.Unpin(pod))
+	for key, value := range changes {
 		if decision.Change.Annotations == nil {
 			decision.Change.Annotations = map[string]*string{}
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/podrelease"
@@ -76,6 +77,25 @@ func TestDecideEndsTheDeletionOfAScaleDown(t *testing.T) {
 				t.Errorf("annotations %v, want the deletion cost %q alone", after.Annotations, cost)
 			}
 		})
+	}
+}
+
+func TestDecideLeavesAPodThatSurgesToItsReplicaSet(t *testing.T) {
+	other := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "1"}
+	pod := builders.MakePod("web").Available().Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, builders.Epoch).Obj()
+	pod.OwnerReferences = []metav1.OwnerReference{other, {APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "2", Controller: new(true)}}
+	pod.Annotations = map[string]string{appsv1alpha1.SurgeAnnotationKey: `{"began":"2026-11-30T00:00:00Z","cost":true}`, corev1.PodDeletionCost: "1"}
+	decision := podrelease.Decide(pod, func(string) bool { return true }, builders.Epoch)
+	if diff := cmp.Diff([]metav1.OwnerReference{other}, decision.Owners); diff != "" {
+		t.Errorf("owners (-want +got):\n%s", diff)
+	}
+	after := apply(pod, decision)
+	if len(after.Annotations) > 0 {
+		t.Errorf("the annotations %v stay", after.Annotations)
+	}
+	after.OwnerReferences = decision.Owners
+	if again := podrelease.Decide(after, func(string) bool { return true }, builders.Epoch); !again.IsEmpty() {
+		t.Errorf("the pod as decided needs more: %+v", again)
 	}
 }
 

@@ -230,7 +230,7 @@ func (r *runner) leave(pod *corev1.Pod, cause string) {
 }
 
 // write writes a Decision for a pod: the change of its lifecycles, and in the next pass, under the
-// resourceVersion of that write, its finalizers. When the pod has changed meanwhile, it decides again.
+// resourceVersion of that write, its finalizers and owner references. When the pod has changed meanwhile, it decides again.
 func (r *runner) write(ctx context.Context, pod *corev1.Pod, decision Decision) error {
 	return retry.OnError(retry.DefaultRetry, apierrors.IsConflict, func() error {
 		err := r.writeOnce(ctx, pod, decision)
@@ -256,6 +256,9 @@ func (r *runner) writeOnce(ctx context.Context, pod *corev1.Pod, decision Decisi
 	}
 	stays := pod.DeepCopy()
 	stays.Finalizers = without(pod.Finalizers, decision.Finalizers)
+	if decision.Owners != nil {
+		stays.OwnerReferences = decision.Owners
+	}
 	patch := client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{})
 	if err := r.client.Patch(ctx, stays, patch); err != nil {
 		return err
