@@ -4,12 +4,16 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/test/audit"
 	"github.com/podops-dev/podops/test/expect"
 )
@@ -66,6 +70,43 @@ var _ = Describe("While leaders fail", Ordered, func() {
 		leaderFailures := failLeaders(p, 5, team.killLeader)
 		updateUntil(ctx, p, replicas, func() bool { return len(leaderFailures.sprung()) == 5 })
 		expectBounds(ctx, p, observer, batches, leaderFailures)
+	})
+
+	It("a request that is repeated outlives its leader, and one that is not lapses", func(ctx context.Context) {
+		team := newTeam(ctx, append([]string{"--delete-wait=2s"}, shortLease...)...) // both lapse after the same time
+		p := newScenario(ctx)
+		p.rule(ctx, maxUnavailable("2"))
+		p.deployment(ctx, 4, nil)
+		repeated, once := p.list(ctx)[0], p.list(ctx)[1]
+		for _, pod := range []*corev1.Pod{repeated, once} {
+			p.patch(ctx, pod, `{"metadata":{"finalizers":[%q]}}`, appsv1alpha1.ProtectionFinalizerPrefix+"/e2e") // its traffic stays on
+		}
+		evictions, stop := context.WithCancel(ctx)
+		var client sync.WaitGroup
+		defer func() { stop(); client.Wait() }()
+		client.Go(func() {
+			for every := time.NewTicker(time.Second); evictions.Err() == nil; <-every.C {
+				_ = p.evict(evictions, repeated) // it waits in admission, and is answered 429
+			}
+		})
+		other := p // each user has one pending request for an owner
+		other.admin = p.as("e2e-other", []string{"system:masters"})
+		Expect(other.evict(ctx, once)).To(Satisfy(apierrors.IsTooManyRequests))
+		preparing := HaveField("Labels", HaveKey(appsv1alpha1.PreparingLabelPrefix+"/"+podDelete))
+		for _, pod := range []*corev1.Pod{repeated, once} {
+			Eventually(ctx, p.seeing(pod.Name)).Should(preparing)
+		}
+		team.killLeader(ctx)
+
+		By("putting the pod back into service whose eviction is not repeated")
+		Eventually(ctx, p.notes("DeleteUndone")).WithTimeout(4 * patience).Should(ConsistOf("the request was not repeated"))
+		Eventually(ctx, p.seeing(once.Name)).Should(And(expect.BeAvailable(), expect.HaveNoLifecycle()))
+		Consistently(ctx, p.seeing(repeated.Name)).WithTimeout(5*time.Second).Should(preparing, "its request would have lapsed at the same time")
+
+		By("evicting the other one once its traffic is off")
+		p.patch(ctx, repeated, `{"metadata":{"finalizers":null}}`)
+		Eventually(ctx, func(ctx context.Context) []types.UID { return uids(p.list(ctx)) }).WithTimeout(2 * patience).ShouldNot(ContainElement(repeated.UID))
+		Expect(uids(p.list(ctx))).To(ContainElement(once.UID))
 	})
 
 	It("kills never exceed the lower one of a PodDisruptionBudget and a rule", func(ctx context.Context) {
