@@ -159,7 +159,7 @@ func Decide(s Snapshot, now time.Time) (steps []Step, wake time.Duration) {
 	surging := 0
 	var waiting []*corev1.Pod
 	for _, pod := range s.Pods {
-		if !replicasetscale.IsActive(pod) {
+		if pod.DeletionTimestamp != nil {
 			continue
 		}
 		step, left, may := s.decide(pod, newest, now)
@@ -187,7 +187,7 @@ func (s Snapshot) decide(pod *corev1.Pod, newest *appsv1.ReplicaSet, now time.Ti
 		step, left = s.forget(pod, record, newest, now)
 		may = !record.TimedOut
 	default:
-		may = true
+		may = replicasetscale.IsActive(pod)
 	}
 	return step, left, may
 }
@@ -297,7 +297,7 @@ func (s Snapshot) end(pod *corev1.Pod, record appsv1alpha1.Surge, newest *appsv1
 	switch {
 	case set == nil:
 		return s.remove(pod), 0
-	case !operates(pod):
+	case !operates(pod) || !replicasetscale.IsActive(pod):
 		cause = CauseOperationEnded
 	case !waits(pod): // it is permitted
 		return nil, 0

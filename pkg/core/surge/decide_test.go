@@ -100,6 +100,12 @@ func waiting(name string, since time.Duration) *builders.PodBuilder {
 	return withheldBy(makePod(name).Waiting(appsv1alpha1.PodDeleteID, "delete", builders.Epoch.Add(since)), "web", "availability", "NoRoom")
 }
 
+// failed ends the containers of a pod.
+func failed(pod *corev1.Pod) *corev1.Pod {
+	pod.Status.Phase = corev1.PodFailed
+	return pod
+}
+
 // surging makes a Deployment the controller of a pod, so long ago.
 func surging(pod *corev1.Pod, ago time.Duration) *corev1.Pod {
 	pod.OwnerReferences = []metav1.OwnerReference{byDeployment}
@@ -210,6 +216,11 @@ func TestDecide(t *testing.T) {
 			newWorkload(1, one), []*corev1.Pod{surging(makePod("a").Finished("x", "restart", now).Obj(), time.Hour)}, with(&one), nil, 0,
 		},
 		"its verdict is not known": {newWorkload(1, one), []*corev1.Pod{surging(makePod("a").Waiting("x", "delete", now).Obj(), time.Minute)}, with(&one), nil, time.Minute},
+		"it has failed": {
+			newWorkload(1, one), []*corev1.Pod{surging(failed(waiting("a", 0).Obj()), time.Second)}, with(&one),
+			[]string{"End a: " + string(surge.CauseOperationEnded)}, 2 * time.Second,
+		},
+		"a pod that has failed waits": {newWorkload(1, one), []*corev1.Pod{failed(waiting("a", 0).Obj())}, with(&one), nil, 0},
 		"its ReplicaSet is gone": {
 			newWorkload(1, one), []*corev1.Pod{surging(makePod("a").Label(hash, "gone").Obj(), time.Second)}, with(&one),
 			[]string{"End a: " + string(surge.CauseReplaced)}, 0,
