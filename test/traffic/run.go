@@ -172,7 +172,8 @@ func (g *scenarioRun) checkOrder() error {
 // begin creates the workload behind the load balancer.
 func (g *scenarioRun) begin(ctx context.Context) error {
 	manifest, err := values{
-		PodOps: g.side == withPodOps, Kind: g.scenario.workload(), Replicas: g.scenario.replicas, Policy: g.scenario.policy, Socket: g.socket, Backend: g.balancer.Backend(),
+		PodOps: g.side == withPodOps, Kind: g.scenario.workload(), Replicas: g.scenario.replicas, Policy: g.scenario.policy,
+		Socket: g.socket, Backend: g.balancer.Backend(),
 	}.manifest()
 	if err != nil {
 		return err
