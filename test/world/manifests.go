@@ -124,7 +124,7 @@ func template(w Workload) corev1.PodTemplateSpec {
 }
 
 // rule returns the PodTransitionRule of a kind for the pods of a workload: "approved" requires the label approved=true,
-// and "max=N" lets N pods be unavailable.
+// "max=N" lets N pods be unavailable, and "max=N,surge=M" lets the Deployment start M other pods first.
 func rule(w Workload, kind string) (*appsv1alpha1.PodTransitionRule, error) {
 	object := &appsv1alpha1.PodTransitionRule{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace(), Name: ruleName(w.Name, kind)},
@@ -132,10 +132,13 @@ func rule(w Workload, kind string) (*appsv1alpha1.PodTransitionRule, error) {
 	}
 	check := appsv1alpha1.TransitionRule{Name: "check"}
 	var percent string
-	var number int
+	var number, surge int
 	switch {
 	case kind == approved:
 		check.LabelCheck = &appsv1alpha1.LabelCheck{Requires: &metav1.LabelSelector{MatchLabels: map[string]string{approved: "true"}}}
+	case scan(kind, "max=%d,surge=%d", &number, &surge):
+		bound, more := intstr.FromInt(number), intstr.FromInt(surge)
+		check.AvailablePolicy = &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: &bound, Surge: &more}
 	case scan(kind, "max=%d", &number):
 		bound := intstr.FromInt(number)
 		check.AvailablePolicy = &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: &bound}
@@ -149,9 +152,9 @@ func rule(w Workload, kind string) (*appsv1alpha1.PodTransitionRule, error) {
 	return object, nil
 }
 
-func scan(text, format string, into any) bool {
-	n, err := fmt.Sscanf(text, format, into)
-	return err == nil && n == 1
+func scan(text, format string, into ...any) bool {
+	n, err := fmt.Sscanf(text, format, into...)
+	return err == nil && n == len(into)
 }
 
 // ruleName returns the name of the rule of a kind. Rules of availability share one, so that a second edits the first.

@@ -42,7 +42,8 @@ func stories() []story {
 	all := append(numbers(), refusals()...)
 	all = append(all, counterparts()...)
 	all = append(all, strangers()...)
-	return append(all, clients()...)
+	all = append(all, clients()...)
+	return append(all, surges()...)
 }
 
 // numbers are stories of scale-ins and rollouts that wait, and are withdrawn.
@@ -465,6 +466,52 @@ func clients() []story {
 				at(0, "rule", 0, "max=1"), at(10, "delete-pod", 0, ""), at(10, "delete-pod", 1, ""), at(10, "delete-pod", 2, ""),
 			},
 			length: 2 * time.Minute, left: 4, removed: 1,
+		},
+	}
+}
+
+// surges are stories of Deployments that start another pod first.
+func surges() []story {
+	slow := with(deployment(1), func(w *world.Workload) { w.Start = 20 * time.Second })
+	spare, drain := at(0, "rule", 0, "max=0,surge=1"), world.Act{At: 10 * time.Second, Verb: "drain", Text: "uncordon", For: 2 * time.Minute}
+	return []story{
+		{
+			name: "the only pod is drained, and its Deployment starts another pod first", workload: slow,
+			acts: []world.Act{spare, drain}, length: 5 * time.Minute, left: 1, removed: 1, granted: map[string]int{"drain": 1},
+		},
+		{
+			name: "the only pod is deleted once, and its Deployment starts another pod in vain", workload: slow,
+			acts: []world.Act{spare, at(10, "delete-pod", 0, "")}, length: 5 * time.Minute, left: 1, removed: 1,
+		},
+		{
+			name: "three pods are drained from one node, and their Deployment starts others first", workload: deployment(3), nodes: 1,
+			acts: []world.Act{spare, {At: 10 * time.Second, Verb: "add-node"}, drain}, length: 6 * time.Minute, left: 3, removed: anyNumber,
+		},
+		{
+			name: "a manager is killed while a Deployment starts another pod first", workload: slow,
+			acts:   []world.Act{spare, drain, at(14, "kill", 0, ""), at(20, "start", 0, "")},
+			length: 6 * time.Minute, left: 1, removed: anyNumber,
+		},
+		{
+			name: "a rollout begins while a Deployment starts another pod first", workload: slow,
+			acts: []world.Act{spare, drain, at(14, "image", 0, "v2")}, length: 6 * time.Minute, left: 1, removed: anyNumber,
+		},
+		{
+			name: "a Deployment is scaled to 0 and back while it starts another pod first", workload: slow,
+			acts:   []world.Act{spare, drain, at(14, "scale", 0, ""), at(60, "scale", 1, "")},
+			length: 6 * time.Minute, left: 1, removed: anyNumber,
+		},
+		{
+			name: "a rule surges no more while a Deployment starts another pod first", workload: slow,
+			acts: []world.Act{spare, drain, at(14, "rule", 0, "max=0")}, length: 6 * time.Minute, left: 1, removed: anyNumber,
+		},
+		{
+			name: "an approval is required while a Deployment starts another pod first", workload: slow,
+			acts: []world.Act{spare, drain, at(14, "rule", 0, "approved")}, length: 6 * time.Minute, left: 2, // none may go
+		},
+		{
+			name: "a Deployment is orphaned while it starts another pod first", workload: slow,
+			acts: []world.Act{spare, drain, at(14, "orphan", 0, "")}, length: 6 * time.Minute, left: 1, removed: anyNumber,
 		},
 	}
 }
