@@ -18,6 +18,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/test/docpage"
@@ -141,12 +142,23 @@ type documentation struct {
 	root, folder string
 }
 
+// removeOtherRules removes the rules of stories that have ended, whose namespaces may not be deleted yet: some commands read all namespaces.
+func (d documentation) removeOtherRules(ctx context.Context) {
+	GinkgoHelper()
+	rules := &appsv1alpha1.PodTransitionRuleList{}
+	Expect(d.admin.List(ctx, rules)).To(Succeed())
+	for i := range rules.Items {
+		Expect(client.IgnoreNotFound(d.admin.Delete(ctx, &rules.Items[i]))).To(Succeed())
+	}
+}
+
 // newDocumentation creates the objects and the files.
 func newDocumentation(ctx context.Context) documentation {
 	GinkgoHelper()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	Expect(err).NotTo(HaveOccurred())
 	d := documentation{scenario: newScenario(ctx), root: root, folder: GinkgoT().TempDir()}
+	d.removeOtherRules(ctx)
 	d.deployment(ctx, 6, nil)
 	d.rule(ctx, maxUnavailable("25%"))
 	d.service(ctx, "web")
