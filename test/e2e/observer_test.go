@@ -19,12 +19,16 @@ type observer struct {
 	available map[types.UID]bool
 	least     int
 	seen      map[types.UID]bool
+
+	// active are the pods that exist and are not terminating, most is their highest number.
+	active map[types.UID]bool
+	most   int
 }
 
 // observe starts counting. All pods of the scenario are counted together.
 func observe(p scenario) *observer {
 	GinkgoHelper()
-	o := &observer{available: map[types.UID]bool{}, seen: map[types.UID]bool{}}
+	o := &observer{available: map[types.UID]bool{}, seen: map[types.UID]bool{}, active: map[types.UID]bool{}}
 	list := &corev1.PodList{}
 	follow(p, list, func() []*corev1.Pod { return pointers(list.Items) }, o.see)
 	o.mu.Lock()
@@ -39,6 +43,12 @@ func (o *observer) see(kind watch.EventType, pod *corev1.Pod) {
 	o.seen[pod.UID] = true
 	o.available[pod.UID] = kind != watch.Deleted && expect.IsAvailable(pod)
 	o.least = min(o.least, o.count())
+	if kind == watch.Deleted || pod.DeletionTimestamp != nil {
+		delete(o.active, pod.UID)
+	} else {
+		o.active[pod.UID] = true
+	}
+	o.most = max(o.most, len(o.active))
 }
 
 func (o *observer) count() int {
@@ -56,6 +66,13 @@ func (o *observer) leastAvailable() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.least
+}
+
+// mostPods returns the highest number of pods that existed at once, without terminating pods.
+func (o *observer) mostPods() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.most
 }
 
 // seenPods returns the number of pods that have existed so far.

@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,37 +19,6 @@ import (
 	coresurge "github.com/podops-dev/podops/pkg/core/surge"
 	"github.com/podops-dev/podops/test/expect"
 )
-
-// peak has the highest number of pods that were there at once, without terminating ones.
-type peak struct {
-	mu     sync.Mutex
-	active map[types.UID]bool
-	most   int
-}
-
-// countPods starts counting.
-func countPods(p scenario) *peak {
-	GinkgoHelper()
-	c := &peak{active: map[types.UID]bool{}}
-	list := &corev1.PodList{}
-	follow(p, list, func() []*corev1.Pod { return pointers(list.Items) }, func(kind watch.EventType, pod *corev1.Pod) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if kind == watch.Deleted || pod.DeletionTimestamp != nil {
-			delete(c.active, pod.UID)
-		} else {
-			c.active[pod.UID] = true
-		}
-		c.most = max(c.most, len(c.active))
-	})
-	return c
-}
-
-func (c *peak) pods() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.most
-}
 
 var _ = Describe("An availablePolicy with surge", func() {
 	var p scenario
@@ -87,7 +54,7 @@ var _ = Describe("An availablePolicy with surge", func() {
 	It("lets the only pod be evicted once another pod is available", Label(mainStories), func(ctx context.Context) {
 		p.deployment(ctx, 1, nil)
 		p.disruptionBudget(ctx, "web", "0")
-		observer, most := observe(p), countPods(p)
+		observer := observe(p)
 		before := p.list(ctx)[0]
 		refused := p.evict(ctx, before)
 		Expect(refused).To(Satisfy(apierrors.IsTooManyRequests), "no other pod is available yet")
@@ -97,7 +64,7 @@ var _ = Describe("An availablePolicy with surge", func() {
 		evicted(ctx, before)
 		atRest(ctx, 1)
 		Expect(observer.leastAvailable()).To(Equal(1))
-		Expect(most.pods()).To(Equal(2))
+		Expect(observer.mostPods()).To(Equal(2))
 		Expect(p.notes("SurgeBegan")(ctx)).To(ConsistOf("Deployment web starts another pod before this one goes, since PodDisruptionBudget/web withholds it"))
 		Expect(p.notes("SurgeEnded")(ctx)).To(BeEmpty())
 
@@ -105,12 +72,12 @@ var _ = Describe("An availablePolicy with surge", func() {
 		evicted(ctx, p.list(ctx)[0])
 		atRest(ctx, 1)
 		Expect(observer.leastAvailable()).To(Equal(1))
-		Expect(most.pods()).To(Equal(2))
+		Expect(observer.mostPods()).To(Equal(2))
 	})
 
 	It("lets all pods be deleted at once, within maxSurge", func(ctx context.Context) {
 		p.deployment(ctx, 3, nil)
-		observer, most := observe(p), countPods(p)
+		observer := observe(p)
 		for _, pod := range p.list(ctx) {
 			p.label(ctx, pod, appsv1alpha1.ToDeleteLabelKey, "true")
 		}
@@ -119,7 +86,7 @@ var _ = Describe("An availablePolicy with surge", func() {
 			ShouldNot(ContainElement(BeElementOf(before)))
 		atRest(ctx, 3)
 		Expect(observer.leastAvailable()).To(Equal(3))
-		Expect(most.pods()).To(Equal(4))
+		Expect(observer.mostPods()).To(Equal(4))
 	})
 
 	It("keeps the pod whose request is withdrawn", func(ctx context.Context) {
@@ -137,14 +104,14 @@ var _ = Describe("An availablePolicy with surge", func() {
 
 	It("keeps the pod that was restarted in place", func(ctx context.Context) {
 		p.deployment(ctx, 1, nil)
-		observer, most := observe(p), countPods(p)
+		observer := observe(p)
 		before := p.list(ctx)[0]
 		operation := p.operation(ctx, appsv1alpha1.PodOperationSpec{Target: webDeployment, Action: restart})
 		Eventually(ctx, p.seeingOperation(operation)).WithTimeout(3 * patience).Should(haveEnded(appsv1alpha1.ReasonSucceeded, 1))
 		atRest(ctx, 1)
 		Expect(p.list(ctx)).To(ConsistOf(And(HaveField("UID", before.UID), haveRestarted(1))))
 		Expect(observer.leastAvailable()).To(Equal(1))
-		Expect(most.pods()).To(Equal(2))
+		Expect(observer.mostPods()).To(Equal(2))
 	})
 
 	It("keeps the pod when the other one does not become available in time, and tries again", func(ctx context.Context) {
@@ -214,7 +181,7 @@ var _ = Describe("An availablePolicy with surge", func() {
 		p.deployment(ctx, 1, func(d *appsv1.Deployment) {
 			d.Spec.Template.Annotations = map[string]string{"test.podops.dev/start-delay": "2s"}
 		})
-		observer, most := observe(p), countPods(p)
+		observer := observe(p)
 		before := p.list(ctx)[0]
 		p.label(ctx, before, appsv1alpha1.ToDeleteLabelKey, "true")
 		Eventually(ctx, surging(before)).Should(Satisfy(coresurge.Surges))
@@ -223,6 +190,6 @@ var _ = Describe("An availablePolicy with surge", func() {
 		Eventually(ctx, func(ctx context.Context) []types.UID { return uids(p.list(ctx)) }).WithTimeout(3 * patience).ShouldNot(ContainElement(before.UID))
 		atRest(ctx, 1)
 		Expect(observer.leastAvailable()).To(Equal(1))
-		Expect(most.pods()).To(Equal(2))
+		Expect(observer.mostPods()).To(Equal(2))
 	})
 })

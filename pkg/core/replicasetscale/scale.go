@@ -221,14 +221,15 @@ func maxUnavailable(deployment *appsv1.Deployment) int {
 	if rolling == nil || replicas == 0 {
 		return 0
 	}
-	unavailable, surge := scaled(rolling.MaxUnavailable, replicas, false), scaled(rolling.MaxSurge, replicas, true)
+	unavailable, surge := Scaled(rolling.MaxUnavailable, replicas, false), Scaled(rolling.MaxSurge, replicas, true)
 	if unavailable == 0 && surge == 0 {
 		return 1
 	}
 	return min(unavailable, replicas)
 }
 
-func scaled(value *intstr.IntOrString, of int, roundUp bool) int {
+// Scaled returns a number of pods, or a percentage of so many; 0 if it is not set or malformed.
+func Scaled(value *intstr.IntOrString, of int, roundUp bool) int {
 	if value == nil {
 		return 0
 	}

@@ -427,14 +427,7 @@ func begun(pod *corev1.Pod) string {
 
 // scaled returns a number of pods, a percentage of the replicas rounded up; 0 if it is not set.
 func (s Snapshot) scaled(value *intstr.IntOrString) int {
-	if value == nil {
-		return 0
-	}
-	number, err := intstr.GetScaledValueFromIntOrPercent(value, replicasetscale.Replicas(s.Workload.Deployment.Spec.Replicas), true)
-	if err != nil {
-		return 0
-	}
-	return number
+	return replicasetscale.Scaled(value, replicasetscale.Replicas(s.Workload.Deployment.Spec.Replicas), true)
 }
 
 func encode(record appsv1alpha1.Surge) string {
