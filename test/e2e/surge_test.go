@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"regexp"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -73,6 +74,24 @@ var _ = Describe("An availablePolicy with surge", func() {
 		atRest(ctx, 1)
 		Expect(observer.leastAvailable()).To(Equal(1))
 		Expect(observer.mostPods()).To(Equal(2))
+	})
+
+	It("begins with the command of explain", func(ctx context.Context) {
+		inNamespace := []string{"--namespace", p.namespace, "patch", "podtransitionrule", "web", "--type=json", "-p"}
+		p.kubectl(ctx, append(inNamespace, `[{"op":"remove","path":"/spec/rules/0/availablePolicy/surge"}]`)...)
+		p.deployment(ctx, 1, nil)
+		before := p.list(ctx)[0]
+		p.label(ctx, before, appsv1alpha1.ToDeleteLabelKey, "true")
+		command := regexp.MustCompile(`kubectl .* patch podtransitionrule web --type=json -p '(.*)'`)
+		var printed []string
+		Eventually(ctx, func(ctx context.Context) []string {
+			explained, _ := p.plugin(ctx, "explain", "pod/"+before.Name)
+			printed = command.FindStringSubmatch(explained)
+			return printed
+		}).Should(HaveLen(2))
+		p.kubectl(ctx, append(inNamespace, printed[1])...)
+		Eventually(ctx, func(ctx context.Context) []types.UID { return uids(p.list(ctx)) }).WithTimeout(2 * patience).ShouldNot(ContainElement(before.UID))
+		atRest(ctx, 1)
 	})
 
 	It("lets all pods be deleted at once, within maxSurge", func(ctx context.Context) {
