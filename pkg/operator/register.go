@@ -94,8 +94,7 @@ func (a *assembly) register() error {
 		return err
 	}
 	times.RecordBegin = traces != nil
-	gatherer := podfacts.New(a.GetClient(), a.GetAPIReader(), clk)
-	a.recorder, a.times, a.traces, a.gatherer = recorder, times, traces, gatherer
+	a.recorder, a.times, a.traces = recorder, times, traces
 	writer := podwriter.New(podStatusClient{a.GetClient(), a.clientset.CoreV1().RESTClient()}, recorder, clk)
 	modules := sandbox.New(sandbox.Options{Workers: workers(containerLimit(), runtime.GOMAXPROCS(0)), Turn: evaluation.FastSlice})
 	engine, decisions, err := newEngine(a.Manager, options, modules, traces, measured.decisions)
@@ -113,6 +112,8 @@ func (a *assembly) register() error {
 	if err != nil {
 		return err
 	}
+	drains := podfacts.NewDrains(webhookclient.NewDrainClient(guard), recorder, times, clk)
+	a.gatherer = podfacts.New(a.GetClient(), a.GetAPIReader(), drains, clk)
 	if err := registerOwners(a.Manager, index, measured.owners, options.Workers, clk); err != nil {
 		return err
 	}
@@ -134,7 +135,7 @@ func (a *assembly) register() error {
 	decoder, gate := admission.NewDecoder(a.GetScheme()), newGate()
 	a.serve(scaleHandlers(a.Manager, decoder, gate))
 	a.serve(map[string]admission.Handler{
-		podwebhook.MutatePath:   gated{podwebhook.NewMutator(decoder, a.identity, times, clk).Expecting(expected).Settling(gatherer.Services), gate, largePod},
+		podwebhook.MutatePath:   gated{podwebhook.NewMutator(decoder, a.identity, times, clk).Expecting(expected).Settling(a.gatherer.Services), gate, largePod},
 		podwebhook.ValidatePath: gated{podwebhook.NewValidator(decoder, a.identity, times, clk), gate, largePod},
 		rulewebhook.MutatePath:  gated{rulewebhook.NewMutator(decoder), gate, 0},
 		rulewebhook.ValidatePath: gated{

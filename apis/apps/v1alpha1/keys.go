@@ -135,6 +135,15 @@ const (
 	// of the manager if a Service selects the pod, otherwise zero. The user sets it.
 	SettleTimeAnnotationKey = LifecycleDomain + "/settle-time"
 
+	// DrainEndpointAnnotationKey holds the port and the path of the drain endpoint of the pod, such as ":8081/drain". PodOps
+	// sends POST requests to it once traffic is off, and operates on the pod after the answer 200 or 204: no connection is
+	// left. The user sets it.
+	DrainEndpointAnnotationKey = LifecycleDomain + "/drain-endpoint"
+
+	// DrainTimeoutAnnotationKey holds a duration such as "2m", above zero and at most one hour: the time after which the pod
+	// is operated on although its drain endpoint has not confirmed that. Absent: 30 s. The user sets it.
+	DrainTimeoutAnnotationKey = LifecycleDomain + "/drain-timeout"
+
 	// GateSyncPolicyAnnotationKey selects whether operations on the pod continue when its
 	// kubelet does not make it unready: GateSyncContinue or GateSyncHold. Absent: the
 	// setting of the manager. The user sets it.

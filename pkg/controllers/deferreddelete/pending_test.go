@@ -35,7 +35,7 @@ var (
 func newPendingDeletes(w *cluster, live ...client.Object) *PendingDeletes {
 	return NewPendingDeletes(PendingConfig{
 		Client: w.cache, APIReader: fake.NewClientBuilder().WithObjects(live...).Build(), Recorder: w.recorder, Metrics: w.metrics,
-		Facts: podfacts.New(w.cache, w.cache, w.clock), Repeats: w.repeats, Clock: w.clock,
+		Facts: podfacts.New(w.cache, w.cache, nil, w.clock), Repeats: w.repeats, Clock: w.clock,
 	})
 }
 

@@ -109,7 +109,7 @@ func newFixture(t *testing.T, cached, apiReader []client.Object, patchErr error)
 	}
 	f.reconciler = New(Config{
 		Reader: writes, APIReader: fake.NewClientBuilder().WithObjects(apiReader...).Build(), Writer: podwriter.New(writes, f.recorder, f.clock),
-		Recorder: f.recorder, Facts: podfacts.New(writes, writes, f.clock), Problems: problems, Metrics: metrics,
+		Recorder: f.recorder, Facts: podfacts.New(writes, writes, nil, f.clock), Problems: problems, Metrics: metrics,
 		Options: lifecycle.Options{Settle: settle}, Clock: f.clock,
 	})
 	return f
@@ -283,7 +283,7 @@ func TestProblemsAreRecordedOnce(t *testing.T) {
 		"a settle time that is no duration": {
 			edit: func(pod *corev1.Pod) { pod.Annotations = map[string]string{appsv1alpha1.SettleTimeAnnotationKey: "5"} },
 			want: `Warning BadAnnotation annotation podopslifecycle.kusionstack.io/settle-time is "5", want a duration from 0s to 10m0s such as 10s; ` +
-				"the setting of the manager applies",
+				"it counts as absent",
 		},
 		"a kubelet that has not followed the gate": {
 			edit: func(pod *corev1.Pod) {

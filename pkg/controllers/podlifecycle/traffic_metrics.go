@@ -61,7 +61,7 @@ func NewMetrics(registry prometheus.Registerer, clk clock.PassiveClock) (*Metric
 		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "podops_pods_waiting_for_finalizer",
 			Help: "Pods that have waited for 10 s for their traffic to go off or to come on, by whether the owner of the finalizer is known or unknown; " +
-				"kubelet when the kubelet has not made the pod unready.",
+				"kubelet when the kubelet has not made the pod unready, pod when its drain endpoint has not confirmed that no connection is left.",
 		}, []string{"traffic", "owner"}),
 		oldest: prometheus.NewDesc("podops_finalizer_oldest_wait_seconds",
 			"For how long the pod that has waited for the longest waits for a protection finalizer to be removed (traffic off) or added (traffic on), "+
@@ -92,6 +92,8 @@ func (m *Metrics) see(key types.NamespacedName, facts lifecycle.PodFacts, now ti
 		next.traffic = "on"
 	}
 	switch {
+	case pending.Drains:
+		next.owner = "pod"
 	case len(pending.Finalizers) == 0:
 		next.owner = "kubelet"
 	case pending.Unknown:

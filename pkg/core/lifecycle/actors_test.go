@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -54,6 +55,9 @@ func drawCast(t *rapid.T) *cast {
 	settle := rapid.SampledFrom([]time.Duration{0, 5 * time.Second}).Draw(t, "settle")
 	c := newCast(pod, lifecycle.Options{Settle: settle})
 	c.sim.createRules = rapid.Bool().Draw(t, "create rules")
+	if rapid.Bool().Draw(t, "has a drain endpoint") {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, appsv1alpha1.DrainEndpointAnnotationKey, ":8081/drain")
+	}
 	return c
 }
 
@@ -405,6 +409,9 @@ func (c *cast) Employers(t *rapid.T) {
 	}
 	slices.Sort(c.sim.goneEmployers)
 }
+
+// Connections end or begin.
+func (c *cast) Connections(t *rapid.T) { c.sim.drained = rapid.Bool().Draw(t, "drained") }
 
 // Delete requests the deletion of the pod, rarely.
 func (c *cast) Delete(t *rapid.T) {

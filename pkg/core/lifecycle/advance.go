@@ -165,10 +165,17 @@ func (m *machine) transition(step Step, id, operationType string) {
 // Wake to the remaining time.
 func (m *machine) elapsed(d time.Duration) bool {
 	left := d - m.facts.SteadyFor
-	if left > 0 && (m.out.Wake == 0 || left < m.out.Wake) {
-		m.out.Wake = left
+	if left > 0 {
+		m.wakeIn(left)
 	}
 	return left <= 0 && !m.opts.LabelsOnly
+}
+
+// wakeIn sets Wake to a time, unless it is sooner already.
+func (m *machine) wakeIn(left time.Duration) {
+	if m.out.Wake == 0 || left < m.out.Wake {
+		m.out.Wake = left
+	}
 }
 
 // isWaiting reports whether the id waits for PreCheck rules. It wins over contradicting labels.

@@ -76,6 +76,9 @@ type Change struct {
 
 	// WaitsForKubelet is true if the gate is False and the kubelet has not yet made the pod unready.
 	WaitsForKubelet bool
+
+	// WaitsForDrain is true if traffic is off and the drain endpoint of the pod has not confirmed that no connection is left.
+	WaitsForDrain bool
 }
 
 // IsEmpty reports whether nothing must be written.

@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -91,6 +92,16 @@ type PodFacts struct {
 	GateSyncPolicy string
 	AnnotationErr  error
 
+	// DrainEndpoint is set by the pod's annotations. Drained is true once it has confirmed that no connection is left, or does
+	// not have to: no container runs, or the time-out has passed. DrainAnswer is its last answer, for messages; empty before
+	// the first.
+	DrainEndpoint DrainEndpoint
+	Drained       bool
+	DrainAnswer   string
+
+	// DrainCheck is how soon Drained is checked again; zero: after a second.
+	DrainCheck time.Duration
+
 	// Conditions are the messages of the conditions of PodOps that are True on the pod, by
 	// type, without the gate; nil if none is True.
 	Conditions map[string]string
@@ -103,6 +114,9 @@ type PodFacts struct {
 	// is True, such a pod counts as Ready.
 	GatesOnly bool
 }
+
+var errDrainsHost = errors.New("annotation " + appsv1alpha1.DrainEndpointAnnotationKey +
+	" has no effect on a pod with hostNetwork, whose address is its node's")
 
 // NewPodFacts reads the facts from a pod. The result shares the pod's maps and slices.
 func NewPodFacts(pod *corev1.Pod) PodFacts {
@@ -118,7 +132,12 @@ func NewPodFacts(pod *corev1.Pod) PodFacts {
 	}
 	conditions, err := ParseAvailableConditions(pod.Annotations)
 	facts.Expected, facts.ExpectedFinalizersErr = conditions.ExpectedFinalizers, err
-	facts.SettleTime, facts.GateSyncPolicy, facts.AnnotationErr = settings(pod.Annotations)
+	set, err := readSettings(pod.Annotations)
+	facts.SettleTime, facts.GateSyncPolicy, facts.DrainEndpoint, facts.AnnotationErr = set.settle, set.policy, set.drain, err
+	if pod.Spec.HostNetwork && facts.DrainEndpoint.Port != 0 {
+		// The address is that of the node: the port may be another program's.
+		facts.DrainEndpoint, facts.AnnotationErr = DrainEndpoint{}, errDrainsHost
+	}
 	facts.Conditions = conditionStatuses(pod)
 	if ready := findCondition(pod, corev1.PodReady); ready != nil {
 		facts.Ready = ready.Status == corev1.ConditionTrue

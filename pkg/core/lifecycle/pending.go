@@ -20,8 +20,11 @@ type Pending struct {
 	Since time.Time
 
 	// Finalizers are the finalizers that hold back the operation, or the missing finalizers;
-	// sorted. It is empty while the pod waits for the kubelet.
+	// sorted. It is empty while the pod waits for the kubelet or for its drain endpoint.
 	Finalizers []string
+
+	// Drains is true if the pod waits for its drain endpoint.
+	Drains bool
 
 	// Unknown is true if no employer is known of the first finalizer.
 	Unknown bool
@@ -41,7 +44,7 @@ func FindPending(p PodFacts) (Pending, bool) {
 	if p.Terminating || !p.Controlled() {
 		return Pending{}, false
 	}
-	if since, ok := p.preparingSince(); ok {
+	if since, ok := p.PreparingSince(); ok {
 		return p.pendingOff(since)
 	}
 	return p.pendingOn()
@@ -69,6 +72,13 @@ func (f PodFacts) pendingOff(since time.Time) (Pending, bool) {
 	case f.Gate == GateFalse && f.Ready:
 		pending.Text = "waits for the kubelet to make the pod unready: its readiness gate is False and the pod is Ready"
 		return pending, true
+	case f.DrainEndpoint.Port != 0 && !f.Drained && (!f.Ready || f.Gate == GateMissing):
+		pending.Drains = true
+		pending.Text = fmt.Sprintf("waits up to %s for the drain endpoint %s to confirm that no connection is left", f.DrainEndpoint.Timeout, f.DrainEndpoint)
+		if f.DrainAnswer != "" {
+			pending.Text += ": it " + f.DrainAnswer
+		}
+		return pending, true
 	default:
 		return Pending{}, false
 	}
@@ -92,8 +102,8 @@ func (f PodFacts) pendingOn() (Pending, bool) {
 	return pending, true
 }
 
-// preparingSince returns when the first id of the pod began to wait for its traffic to go off.
-func (f PodFacts) preparingSince() (since time.Time, ok bool) {
+// PreparingSince returns when the first id of the pod began to wait for its traffic to go off.
+func (f PodFacts) PreparingSince() (since time.Time, ok bool) {
 	for _, id := range operationIDs(f.Labels) {
 		for _, prefix := range []string{appsv1alpha1.PrepareLabelPrefix, appsv1alpha1.PreparingLabelPrefix} {
 			value, _ := labelValue(f.Labels, prefix, id)

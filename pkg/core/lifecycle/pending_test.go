@@ -44,6 +44,11 @@ func TestPendingOf(t *testing.T) {
 			pod:    preparing().Gate(false).Ready().Obj(),
 			reason: off, text: "waits for the kubelet to make the pod unready: its readiness gate is False and the pod is Ready",
 		},
+		"connections that are left": {
+			pod: preparing().Gate(false).UnreadyByGate(builders.Epoch).Annotation(appsv1alpha1.DrainEndpointAnnotationKey, ":8081/drain").
+				Annotation(appsv1alpha1.DrainTimeoutAnnotationKey, "2m").Obj(),
+			reason: off, text: "waits up to 2m0s for the drain endpoint :8081/drain to confirm that no connection is left",
+		},
 		"a service that has not put traffic on": {
 			pod:    complete().Expect("Service/shop/cart", prot+"lb").Obj(),
 			reason: on, text: "waits for Service/shop/cart to confirm that traffic is on (finalizer " + prot + "lb is missing)",

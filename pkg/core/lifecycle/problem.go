@@ -21,8 +21,7 @@ const (
 	// not available until it is Ready.
 	ProblemKubeletNotSyncing = appsv1alpha1.ReasonKubeletNotSyncing
 
-	// ProblemBadAnnotation means that the settle time or the gate sync policy of the pod is
-	// malformed. The settings of the manager apply.
+	// ProblemBadAnnotation means that an annotation with which the pod sets its own waits is malformed. It counts as absent.
 	ProblemBadAnnotation = "BadAnnotation"
 )
 
@@ -46,7 +45,7 @@ func FindProblem(facts PodFacts, change Change, options Options) Problem {
 		return Problem{ProblemKubeletNotSyncing, kubeletText(facts, options)}
 	}
 	if facts.AnnotationErr != nil {
-		return Problem{ProblemBadAnnotation, facts.AnnotationErr.Error() + "; the setting of the manager applies"}
+		return Problem{ProblemBadAnnotation, facts.AnnotationErr.Error() + "; it counts as absent"}
 	}
 	if facts.Gate == GateMissing && len(WaitingIDs(facts)) > 0 {
 		return Problem{ProblemGateMissing, GateMissingText()}

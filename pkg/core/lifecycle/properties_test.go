@@ -37,7 +37,7 @@ func actionsOf(c *cast) map[string]func(*rapid.T) {
 		"protect": c.Protect, "serve": c.Serve, "expect": c.Expect,
 		"rules": c.Rules, "controller": c.Controller, "fresh controller": c.FreshController, "renew": c.Renew,
 		"kubelet": c.Kubelet, "containers": c.Containers, "gate": c.Gate, "time": c.Time, "delete": c.Delete,
-		"clock": c.Clock, "employers": c.Employers,
+		"clock": c.Clock, "employers": c.Employers, "connections": c.Connections,
 	}
 }
 
@@ -53,7 +53,7 @@ func TestEveryScheduleWithoutAdmission(t *testing.T) {
 			"chaos":      c.Chaos,
 			"controller": c.ChaosController,
 			"kubelet":    c.Kubelet, "containers": c.Containers, "gate": c.Gate, "time": c.Time,
-			"clock": c.Clock, "employers": c.Employers,
+			"clock": c.Clock, "employers": c.Employers, "connections": c.Connections,
 		})
 		c.settle(t)
 	})
@@ -125,7 +125,7 @@ func (c *cast) settle(t failer) {
 // repair is the user who reverts the settings that keep the pod from serving, and operation
 // controllers that give up operations without a type.
 func (c *cast) repair(t failer) {
-	c.sim.kubelet.Healthy = true
+	c.sim.kubelet.Healthy, c.sim.drained = true, true
 	c.request(t, func(pod *corev1.Pod) {
 		delete(pod.Labels, appsv1alpha1.StayOfflineLabelKey)
 		if lifecycle.NewPodFacts(pod).ExpectedFinalizersErr != nil {

@@ -38,6 +38,7 @@ import (
 //	jump duration                the clock is set forward, or back
 //	option settle=...|timeout=...|policy=...
 //	services none|some           whether a Service selects the pod
+//	connections none|some        what the drain endpoint of the pod answers
 //	checks none|create           whether PostCheck rules apply to the creation of the pod
 //	annotate key=value           an annotation of the lifecycle
 //	delete                       a deletion request
@@ -90,6 +91,8 @@ func (s *session) execute(t *testing.T, words []string) string {
 		s.grant(s.permits.PostCheck, appsv1alpha1.PostCheckLabelPrefix, args)
 	case "services":
 		s.sim.services = map[string]lifecycle.Services{"none": lifecycle.ServicesNone, "some": lifecycle.ServicesSome}[args[0]]
+	case "connections":
+		s.sim.drained = args[0] == "none"
 	case "checks":
 		s.sim.createRules = args[0] == "create"
 	case "annotate":
@@ -312,6 +315,9 @@ func printChange(change lifecycle.Change) string {
 	}
 	if change.WaitsForKubelet {
 		lines = append(lines, "waits for the kubelet")
+	}
+	if change.WaitsForDrain {
+		lines = append(lines, "waits for the drain endpoint")
 	}
 	if change.Wake > 0 {
 		lines = append(lines, "wake in "+change.Wake.String())

@@ -2,6 +2,8 @@ package lifecycle
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -25,34 +27,95 @@ const (
 	ServicesSome
 )
 
+// DrainEndpoint is the endpoint of a pod that confirms that no connection is left.
+type DrainEndpoint struct {
+	// Port and Path of the endpoint. Port 0: the pod has none.
+	Port uint16
+	Path string
+
+	// Timeout is the time after which the pod is operated on without an answer.
+	Timeout time.Duration
+}
+
+const (
+	// DefaultDrainTimeout is DrainEndpoint.Timeout of pods that do not set it.
+	DefaultDrainTimeout = 30 * time.Second
+
+	// MaxDrainTimeout bounds the time-out that a pod may request.
+	MaxDrainTimeout = time.Hour
+
+	// maxDrainPathBytes bounds the path of a DrainEndpoint.
+	maxDrainPathBytes = 256
+)
+
+// String returns the value of the annotation for the endpoint.
+func (e DrainEndpoint) String() string { return fmt.Sprintf(":%d%s", e.Port, e.Path) }
+
+// settings are the annotations with which a pod sets its own waits. A malformed annotation counts as absent.
+type settings struct {
+	settle *time.Duration
+	policy string
+	drain  DrainEndpoint
+}
+
 // CheckSettings returns the error of reading the annotations with which a pod sets its own
 // waits.
 func CheckSettings(annotations map[string]string) error {
-	_, _, err := settings(annotations)
+	_, err := readSettings(annotations)
 	return err
 }
 
-// settings reads the annotations with which a pod sets its own waits. A malformed annotation
-// counts as absent.
-func settings(annotations map[string]string) (settle *time.Duration, policy string, err error) {
+// readSettings returns the settings, and the error of the first malformed annotation.
+func readSettings(annotations map[string]string) (s settings, err error) {
+	invalid := func(key, want string) {
+		if err == nil {
+			err = fmt.Errorf("annotation %s is %q, want %s", key, text.Cut(annotations[key], maxShown), want)
+		}
+	}
 	if value, ok := annotations[appsv1alpha1.SettleTimeAnnotationKey]; ok {
-		d, parseErr := time.ParseDuration(value)
-		if parseErr != nil || d < 0 || d > MaxSettleTime {
-			err = fmt.Errorf("annotation %s is %q, want a duration from 0s to %s such as 10s",
-				appsv1alpha1.SettleTimeAnnotationKey, text.Cut(value, maxShown), MaxSettleTime)
+		if d, parseErr := time.ParseDuration(value); parseErr != nil || d < 0 || d > MaxSettleTime {
+			invalid(appsv1alpha1.SettleTimeAnnotationKey, fmt.Sprintf("a duration from 0s to %s such as 10s", MaxSettleTime))
 		} else {
-			settle = &d
+			s.settle = &d
 		}
 	}
 	switch value, ok := annotations[appsv1alpha1.GateSyncPolicyAnnotationKey]; {
 	case !ok:
 	case value == appsv1alpha1.GateSyncContinue, value == appsv1alpha1.GateSyncHold:
-		policy = value
+		s.policy = value
 	default:
-		err = fmt.Errorf("annotation %s is %q, want %s or %s",
-			appsv1alpha1.GateSyncPolicyAnnotationKey, text.Cut(value, maxShown), appsv1alpha1.GateSyncContinue, appsv1alpha1.GateSyncHold)
+		invalid(appsv1alpha1.GateSyncPolicyAnnotationKey, appsv1alpha1.GateSyncContinue+" or "+appsv1alpha1.GateSyncHold)
 	}
-	return settle, policy, err
+	timeout := DefaultDrainTimeout
+	if value, ok := annotations[appsv1alpha1.DrainTimeoutAnnotationKey]; ok {
+		if d, parseErr := time.ParseDuration(value); parseErr != nil || d <= 0 || d > MaxDrainTimeout {
+			invalid(appsv1alpha1.DrainTimeoutAnnotationKey, fmt.Sprintf("a duration above 0s and at most %s such as 2m", MaxDrainTimeout))
+		} else {
+			timeout = d
+		}
+	}
+	if value, ok := annotations[appsv1alpha1.DrainEndpointAnnotationKey]; ok {
+		if s.drain, ok = parseDrainEndpoint(value); ok {
+			s.drain.Timeout = timeout
+		} else {
+			invalid(appsv1alpha1.DrainEndpointAnnotationKey, "a port and a path such as :8081/drain")
+		}
+	}
+	return s, err
+}
+
+// parseDrainEndpoint parses the value of the annotation. The path has no query: it is sent as it is.
+func parseDrainEndpoint(value string) (DrainEndpoint, bool) {
+	rest, ok := strings.CutPrefix(value, ":")
+	digits, path, slash := strings.Cut(rest, "/")
+	port, err := strconv.ParseUint(digits, 10, 16)
+	plain := !strings.ContainsFunc(path, func(r rune) bool {
+		return r <= ' ' || r > '~' || strings.ContainsRune(`?#%\`, r)
+	})
+	if !ok || !slash || err != nil || port == 0 || !plain || len(path) >= maxDrainPathBytes {
+		return DrainEndpoint{}, false
+	}
+	return DrainEndpoint{Port: uint16(port), Path: "/" + path}, true
 }
 
 // maxShown bounds how much of a malformed value is shown.

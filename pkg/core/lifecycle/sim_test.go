@@ -44,6 +44,9 @@ type environment struct {
 	// services is whether a Service selects the pod.
 	services lifecycle.Services
 
+	// drained is whether the drain endpoint of the pod confirms that no connection is left.
+	drained bool
+
 	// createRules is whether PostCheck rules apply to the creation of the pod.
 	createRules bool
 
@@ -80,7 +83,7 @@ func (w *environment) facts() lifecycle.PodFacts {
 	w.observe()
 	facts := lifecycle.NewPodFacts(w.pod)
 	facts.Gone, facts.SteadyFor, facts.Services = w.goneEmployers, w.steady, w.services
-	facts.HasCreateRules = w.createRules
+	facts.HasCreateRules, facts.Drained = w.createRules, w.drained
 	return facts
 }
 
@@ -250,6 +253,12 @@ func checkedAdvance(t failer, facts lifecycle.PodFacts, permits lifecycle.Permit
 func checkWaits(t failer, facts lifecycle.PodFacts, change lifecycle.Change, opts lifecycle.Options) {
 	t.Helper()
 	granted := slices.ContainsFunc(change.Transitions, func(move lifecycle.Transition) bool { return move.Step == lifecycle.StepOperate })
+	if granted && facts.DrainEndpoint.Port != 0 && !facts.Drained {
+		t.Fatalf("operate is granted although connections may be left")
+	}
+	if change.WaitsForDrain && (facts.DrainEndpoint.Port == 0 || facts.Drained || facts.Protected() || change.Wake == 0) {
+		t.Fatalf("the pod waits for its drain endpoint without a reason, or forever: %+v", change)
+	}
 	if !granted || facts.Gate == lifecycle.GateMissing {
 		return
 	}

@@ -1,7 +1,9 @@
 package lifecycle
 
 import (
+	"cmp"
 	"strings"
+	"time"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
@@ -21,7 +23,7 @@ func (m *machine) permit(id string, permits map[string]string) {
 
 // operate lets the operation start, once traffic is off.
 func (m *machine) operate(id string) {
-	if !m.isPermitted(id) || !m.has(appsv1alpha1.PrepareLabelPrefix, id) || !m.trafficIsOff() {
+	if !m.isPermitted(id) || !m.has(appsv1alpha1.PrepareLabelPrefix, id) || !m.trafficIsOff() || !m.drained() {
 		return
 	}
 	m.drop(id, appsv1alpha1.PrepareLabelPrefix, appsv1alpha1.PreparingLabelPrefix)
@@ -49,6 +51,17 @@ func (m *machine) trafficIsOff() bool {
 	}
 	settle := m.settleTime()
 	return settle == 0 && len(m.facts.ExpectedFinalizers()) > 0 || m.elapsed(settle)
+}
+
+// drained reports whether no connection is left on a pod whose traffic is off, as far as the pod has an endpoint that
+// confirms it. An answer from before would not count: clients could still connect.
+func (m *machine) drained() bool {
+	if m.facts.DrainEndpoint.Port == 0 || m.facts.Drained {
+		return true
+	}
+	m.out.WaitsForDrain = true
+	m.wakeIn(cmp.Or(m.facts.DrainCheck, time.Second))
+	return false
 }
 
 // syncPermissions keeps operation-permission/<type> exactly for the types of the

@@ -25,13 +25,15 @@ type Gatherer struct {
 	*Employers
 
 	rules        client.Reader
+	drains       *Drains
 	observations *observation.Tracker
 }
 
 // New returns a Gatherer that reads PodTransitionRules and Services from a cache, and Services from the API server where a stale
 // cache would matter.
-func New(cached, apiReader client.Reader, clk clock.Clock) *Gatherer {
-	return &Gatherer{Employers: NewEmployers(cached, apiReader, clk), rules: cached, observations: observation.NewTracker(clk)}
+// Without Drains, a pod with a drain endpoint waits.
+func New(cached, apiReader client.Reader, drains *Drains, clk clock.Clock) *Gatherer {
+	return &Gatherer{Employers: NewEmployers(cached, apiReader, clk), rules: cached, drains: drains, observations: observation.NewTracker(clk)}
 }
 
 // Gather returns the facts of a pod. With an error the unreadable facts are missing, which holds
@@ -43,7 +45,11 @@ func (g *Gatherer) Gather(ctx context.Context, pod *corev1.Pod) (facts lifecycle
 	facts.Gone, employersErr = g.Gone(ctx, pod, facts)
 	facts.Services, servicesErr = g.Services(ctx, pod, facts)
 	facts.HasCreateRules, rulesErr = g.hasCreateRules(ctx, pod, facts)
-	return facts, errors.Join(employersErr, servicesErr, rulesErr)
+	err = errors.Join(employersErr, servicesErr, rulesErr)
+	if facts.DrainEndpoint.Port != 0 && g.drains != nil {
+		g.drains.observe(pod, &facts)
+	}
+	return facts, err
 }
 
 // hasCreateRules returns the fact of this name; true with an error.

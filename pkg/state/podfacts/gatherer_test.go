@@ -69,7 +69,7 @@ func TestNewPodsHaveCreateRules(t *testing.T) {
 				tc.change(pod)
 			}
 			cached := rules(t, tc.err, object)
-			facts, err := podfacts.New(cached, cached, clocktesting.NewFakeClock(builders.Epoch)).Gather(t.Context(), pod)
+			facts, err := podfacts.New(cached, cached, nil, clocktesting.NewFakeClock(builders.Epoch)).Gather(t.Context(), pod)
 			if facts.HasCreateRules != tc.want || !errors.Is(err, tc.err) {
 				t.Errorf("got %t and %v, want %t and %v", facts.HasCreateRules, err, tc.want, tc.err)
 			}

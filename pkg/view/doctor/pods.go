@@ -71,6 +71,11 @@ func unstick(pod *corev1.Pod) string {
 	return fmt.Sprintf("kubectl podops unstick -n %s pod/%s", pod.Namespace, pod.Name)
 }
 
+// endDrain returns the command after which a pod is operated on although connections are left.
+func endDrain(pod *corev1.Pod) string {
+	return fmt.Sprintf("kubectl annotate -n %s pod/%s %s=1s --overwrite", pod.Namespace, pod.Name, appsv1alpha1.DrainTimeoutAnnotationKey)
+}
+
 func (in *inspection) gateMissing() []Finding {
 	return in.perOwner(func(pod *corev1.Pod) *Finding {
 		_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]

@@ -192,6 +192,10 @@ func (in *inspection) pendingLong(reason string, remedy func(*corev1.Pod) string
 		if !ok || pending.Reason != reason || pending.Since.IsZero() || in.now.Sub(pending.Since) < in.long {
 			return nil
 		}
+		remedy := remedy
+		if pending.Drains {
+			remedy = endDrain
+		}
 		return &Finding{Level: LevelWarning, Remedy: remedy(pod), Text: fmt.Sprintf("%s, for %s", pending.Text, age(in.now, pending.Since))}
 	})
 }

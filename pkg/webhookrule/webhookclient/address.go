@@ -59,7 +59,7 @@ func forbidden() []struct {
 }
 
 // mayNotReach is the end of messages about forbidden addresses, with the flags that allow them.
-const mayNotReach = "which webhook rules may not reach: an administrator can allow it with " +
+const mayNotReach = "which webhook rules and drain endpoints may not reach: an administrator can allow it with " +
 	"--rule-webhook-allow-cidr or --rule-webhook-allow-host"
 
 // Check returns a *Failure of ClassAddressForbidden if rules may not reach an address, and of

@@ -157,9 +157,9 @@ func TestURLsAreCheckedWithoutTheNetwork(t *testing.T) {
 
 func TestARejectionHasTheAddressTheReasonAndTheFlags(t *testing.T) {
 	for url, want := range map[string]string{
-		"http://[64:ff9b::7f00:1]/": "address 64:ff9b::7f00:1 is a loopback address in its NAT64 form, which webhook rules may not reach: " +
+		"http://[64:ff9b::7f00:1]/": "address 64:ff9b::7f00:1 is a loopback address in its NAT64 form, which webhook rules and drain endpoints may not reach: " +
 			"an administrator can allow it with --rule-webhook-allow-cidr or --rule-webhook-allow-host",
-		"http://localhost/": "host \"localhost\" is a loopback address, which webhook rules may not reach: " +
+		"http://localhost/": "host \"localhost\" is a loopback address, which webhook rules and drain endpoints may not reach: " +
 			"an administrator can allow it with --rule-webhook-allow-cidr or --rule-webhook-allow-host",
 	} {
 		if failure := wantFailure(t, Guard{}.CheckURL(url), ClassAddressForbidden); failure.Message != want {

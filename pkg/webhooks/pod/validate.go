@@ -74,7 +74,10 @@ func invalid(text string) admission.Response {
 // badAnnotation returns the error of an annotation that PodOps reads, if this request sets it;
 // empty otherwise.
 func badAnnotation(old, requested *corev1.Pod) string {
-	for _, key := range []string{appsv1alpha1.SettleTimeAnnotationKey, appsv1alpha1.GateSyncPolicyAnnotationKey} {
+	for _, key := range []string{
+		appsv1alpha1.SettleTimeAnnotationKey, appsv1alpha1.GateSyncPolicyAnnotationKey,
+		appsv1alpha1.DrainEndpointAnnotationKey, appsv1alpha1.DrainTimeoutAnnotationKey,
+	} {
 		value, ok := requested.Annotations[key]
 		if was, had := old.Annotations[key]; !ok || had && was == value {
 			continue

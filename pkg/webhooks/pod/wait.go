@@ -16,6 +16,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/deferreddelete"
+	"github.com/podops-dev/podops/pkg/core/lifecycle"
 	"github.com/podops-dev/podops/pkg/core/podstate"
 	"github.com/podops-dev/podops/pkg/core/surge"
 	"github.com/podops-dev/podops/pkg/runtime/text"
@@ -205,6 +206,9 @@ func withheldAdvice(pod *corev1.Pod, method deferreddelete.Method) string {
 // preparing is the end of a request for a pod that is not prepared in time.
 func preparing(pod *corev1.Pod, method deferreddelete.Method, reason deferreddelete.Reason) ended {
 	why := fmt.Sprintf("pod %s is being prepared, and its traffic goes off", pod.Name)
+	if pending, waits := lifecycle.FindPending(lifecycle.NewPodFacts(pod)); waits {
+		why = fmt.Sprintf("pod %s is being prepared, and %s", pod.Name, text.Line(pending.Text, maxReasonBytes))
+	}
 	advice := fmt.Sprintf("Repeat the request within %s, as %s does, or its traffic goes on again",
 		duration.HumanDuration(deferreddelete.MinLapse), repeating(method))
 	return refused(method, why, advice, reason)

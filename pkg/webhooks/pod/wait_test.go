@@ -2,6 +2,7 @@ package pod_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -107,6 +108,16 @@ func TestARequestWaitsForItsPod(t *testing.T) {
 		"it takes too long": {
 			after: time.Hour, change: func(context.Context, client.Client) error { return nil }, within: 11 * time.Second, wantCode: http.StatusTooManyRequests,
 			wantMessage: "PodOps holds this delete: pod web-0 is being prepared, and its traffic goes off. " +
+				"Repeat the request within 15s, as kubectl podops delete does, or its traffic goes on again",
+		},
+		"connections are left": {
+			after: time.Second, within: 11 * time.Second, wantCode: http.StatusTooManyRequests,
+			change: func(ctx context.Context, c client.Client) error {
+				pod := owned().Preparing("pod-delete", "delete").Gate(false).UnreadyByGate(builders.Epoch).
+					Annotation(appsv1alpha1.DrainEndpointAnnotationKey, ":8081/drain").Obj()
+				return errors.Join(c.Status().Update(ctx, pod.DeepCopy()), c.Update(ctx, pod))
+			},
+			wantMessage: "PodOps holds this delete: pod web-0 is being prepared, and waits up to 30s for the drain endpoint :8081/drain to confirm that no connection is left. " +
 				"Repeat the request within 15s, as kubectl podops delete does, or its traffic goes on again",
 		},
 		"the pod is deleted meanwhile":         {after: time.Second, change: remove, within: 2 * time.Second, wantCode: http.StatusNotFound, wantMessage: "pod web-0 with the UID web-0-uid is gone"},

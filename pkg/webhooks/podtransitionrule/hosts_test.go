@@ -42,7 +42,7 @@ func TestValidatorDeniesAddressesThatRulesMayNotReach(t *testing.T) {
 
 func TestADenialNamesTheFieldTheAddressTheReasonAndTheWayOut(t *testing.T) {
 	const want = `spec.rules[0].webhook.clientConfig.url: Invalid value: "https://169.254.169.254/": address 169.254.169.254 is link-local, ` +
-		`which webhook rules may not reach: an administrator can allow it with --rule-webhook-allow-cidr or --rule-webhook-allow-host`
+		`which webhook rules and drain endpoints may not reach: an administrator can allow it with --rule-webhook-allow-cidr or --rule-webhook-allow-host`
 	raw := object(``, selectWeb, polled("https://169.254.169.254/", "https://10.0.0.1/"))
 	if response := validator(t).Handle(t.Context(), request(raw)); response.Allowed || !strings.Contains(response.Result.Message, want) {
 		t.Errorf("got %+v, want %s", response.Result, want)
