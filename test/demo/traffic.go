@@ -72,7 +72,7 @@ func openTraffic(ctx context.Context, dir string) (*traffic, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("making %s: %w", dir, err)
 	}
-	t := &traffic{fleet: servers.New(podPort, logr.Discard()), name: "HAProxy"}
+	t := &traffic{fleet: servers.New(podPort, 0, logr.Discard()), name: "HAProxy"}
 	_, err := front.Find()
 	if err == nil {
 		t.balancer, err = front.StartHAProxy(ctx, front.Options{Dir: dir})

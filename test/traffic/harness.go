@@ -62,8 +62,8 @@ func newHarness(ctx context.Context, s *stage.Stage, o options, out io.Writer) (
 		return nil, fmt.Errorf("making the file of outcomes: %w", err)
 	}
 	w := &harness{
-		stage: s, options: o, out: out, admin: admin, pods: pods, podServers: servers.New(podPort, logr.Discard()),
-		others: servers.New(otherPort, logr.Discard()), log: load.NewLog(file), file: file, changed: make(chan struct{}, 1),
+		stage: s, options: o, out: out, admin: admin, pods: pods, podServers: servers.New(podPort, drainPort, logr.Discard()),
+		others: servers.New(otherPort, 0, logr.Discard()), log: load.NewLog(file), file: file, changed: make(chan struct{}, 1),
 	}
 	go pods.Start(ctx) //nolint:errcheck // it ends with ctx; a failing watch shows as a timeout of a step
 	informer, err := pods.GetInformer(ctx, &corev1.Pod{})

@@ -19,6 +19,9 @@ const (
 	// podPort and otherPort are the ports that every pod's servers listen on. Requests go to the first one at first.
 	podPort, otherPort = 8080, 8081
 
+	// drainPort is the port of the drain endpoint of every pod.
+	drainPort = 8082
+
 	// maxUnavailable is the bound of both sides: without PodOps the Deployment and the
 	// operation controller respect it, with PodOps the rule enforces it.
 	maxUnavailable = "25%"
@@ -33,11 +36,13 @@ var workload = template.Must(template.New("workload").Parse(`{{ if .PodOps }}api
 kind: Service
 metadata:
   name: web
+{{- if not .Drains }}
   labels:
     kusionstack.io/control: "true"
   annotations:
     podops.dev/haproxy-runtime: "unix:{{ .Socket }}"
     podops.dev/haproxy-backend: "{{ .Backend }}"
+{{- end }}
 spec:
   selector: {app: web}
   ports: [{port: 80, targetPort: {{ .Port }}}]
@@ -66,6 +71,11 @@ spec:
         app: web
 {{- if .PodOps }}
         kusionstack.io/control: "true"
+{{- if .Drains }}
+      annotations:
+        podopslifecycle.kusionstack.io/drain-endpoint: ":{{ .DrainPort }}/drain"
+        podopslifecycle.kusionstack.io/drain-timeout: "2m"
+{{- end }}
 {{- end }}
     spec:
       terminationGracePeriodSeconds: 1
@@ -95,6 +105,9 @@ type values struct {
 	Replicas        int
 	Policy          string // the availablePolicy of the rule; empty: maxUnavailable
 	Socket, Backend string
+
+	// Drains is true for pods with a drain endpoint behind a Service without an adapter.
+	Drains bool
 }
 
 func (v values) manifest() (string, error) {
@@ -103,6 +116,7 @@ func (v values) manifest() (string, error) {
 		"PodOps": v.PodOps, "Kind": v.Kind, "Replicas": v.Replicas, "Socket": v.Socket, "Backend": v.Backend,
 		"Policy":         cmp.Or(v.Policy, fmt.Sprintf("maxUnavailableValue: %q", maxUnavailable)),
 		"MaxUnavailable": maxUnavailable, "Image": firstImage, "Port": podPort,
+		"Drains": v.Drains, "DrainPort": drainPort,
 	}); err != nil {
 		return "", fmt.Errorf("writing the workload: %w", err)
 	}

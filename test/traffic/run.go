@@ -32,12 +32,15 @@ const (
 
 // work returns the paths of requests: most are answered at once, some take a while, and
 // every tenth takes long enough to be cut by a pod that does not drain.
-func work() []string {
+func (s scenario) work() []string {
 	paths := make([]string, 10)
 	for i := range paths {
 		paths[i] = "/?work=5ms"
 	}
 	paths[3], paths[6], paths[9] = "/", "/?work=50ms", "/?work=250ms"
+	if s.drains {
+		paths[9] = "/?work=4s" // a stream
+	}
 	return paths
 }
 
@@ -67,7 +70,7 @@ func (w *harness) play(ctx context.Context, s scenario, on side) (r result, err 
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return r, fmt.Errorf("making %s: %w", dir, err)
 	}
-	if g.balancer, err = front.StartHAProxy(ctx, front.Options{Dir: dir}); err != nil {
+	if g.balancer, err = front.StartHAProxy(ctx, front.Options{Dir: dir, Connections: s.drains}); err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, g.balancer.Close()) }()
@@ -151,8 +154,8 @@ var errOrder = errors.New("a pod was operated on, or counted as available, in th
 // checkOrder checks with the history of the run that traffic was off before every
 // operation, and on before every pod was available.
 func (g *scenarioRun) checkOrder() error {
-	if g.side == withoutPodOps {
-		return nil
+	if g.side == withoutPodOps || g.scenario.drains {
+		return nil // a follower reports nothing to PodOps
 	}
 	found := g.history.order()
 	fmt.Fprintf(g.harness.out, "order: traffic was off before operate %d times, and on before service-available %d times; %d times it was not\n",
@@ -173,7 +176,7 @@ func (g *scenarioRun) checkOrder() error {
 func (g *scenarioRun) begin(ctx context.Context) error {
 	manifest, err := values{
 		PodOps: g.side == withPodOps, Kind: g.scenario.workload(), Replicas: g.scenario.replicas, Policy: g.scenario.policy,
-		Socket: g.socket, Backend: g.balancer.Backend(),
+		Socket: g.socket, Backend: g.balancer.Backend(), Drains: g.scenario.drains,
 	}.manifest()
 	if err != nil {
 		return err
@@ -199,7 +202,7 @@ func (g *scenarioRun) begin(ctx context.Context) error {
 // there were enough. It also returns the duration of the operation.
 func (g *scenarioRun) measure(ctx context.Context) (*load.Report, time.Duration, error) {
 	l, err := load.Start(load.Options{
-		Address: g.balancer.Address(), Paths: work(), Workers: g.harness.options.workers, Rate: g.harness.options.rate, Record: g.harness.log.Record,
+		Address: g.balancer.Address(), Paths: g.scenario.work(), Workers: g.harness.options.workers, Rate: g.harness.options.rate, Record: g.harness.log.Record,
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("starting the load: %w", err)
@@ -241,7 +244,7 @@ func (g *scenarioRun) settled(ctx context.Context, count int, done func(*scenari
 		}
 		serving := 0
 		for i := range pods {
-			if ready(&pods[i]) && (g.side == withoutPodOps || protected(&pods[i])) {
+			if g.serves(&pods[i]) {
 				serving++
 			}
 		}
@@ -263,6 +266,11 @@ func (g *scenarioRun) settled(ctx context.Context, count int, done func(*scenari
 	})
 }
 
+// serves reports whether a pod is ready, and available where an adapter of PodOps has the load balancer.
+func (g *scenarioRun) serves(pod *corev1.Pod) bool {
+	return ready(pod) && (g.side == withoutPodOps || g.scenario.drains || protected(pod))
+}
+
 // protected reports whether PodOps counts the pod as available, and the finalizer of the
 // load balancer is on it. A pod that was created before its Service was observed gets the
 // finalizer a moment after it is ready.
@@ -271,9 +279,9 @@ func protected(pod *corev1.Pod) bool {
 	return available && slices.ContainsFunc(pod.Finalizers, lifecycle.IsProtectionFinalizer)
 }
 
-// follow starts the follower on the side without PodOps.
+// follow starts the follower where no adapter of PodOps has the load balancer.
 func (g *scenarioRun) follow() {
-	if g.side == withPodOps {
+	if g.side == withPodOps && !g.scenario.drains {
 		return
 	}
 	g.following = start(&follower{

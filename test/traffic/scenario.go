@@ -43,6 +43,10 @@ type scenario struct {
 	// policy is the availablePolicy of the rule; empty: maxUnavailable.
 	policy string
 
+	// drains is true for pods with a drain endpoint, and without an adapter: a follower adds and removes them, as kube-proxy does, and
+	// their connections stay.
+	drains bool
+
 	// comes is true when pods become available while it runs, not only operable.
 	comes bool
 
@@ -94,6 +98,10 @@ func scenarios() []scenario {
 		{
 			name: "one-restart", title: "a PodOperation restarts the only pod in place", replicas: 1, remaining: 1, surge: 1, policy: noneToSpare,
 			comes: true, act: podOperation, done: restarted,
+		},
+		{
+			name: "connections", title: "rolling restart of 20 pods behind a Service alone; clients and streams keep their connections",
+			replicas: many, remaining: many, surge: surge, drains: true, comes: true, act: restart, done: replaced,
 		},
 		{name: "port", title: "the Service of 20 pods gets another target port", replicas: many, remaining: many, noOperation: true, act: changePort, done: always},
 	}

@@ -38,7 +38,7 @@ var config = template.Must(template.New("haproxy.cfg").Parse(`global
     maxconn 4096
 
 defaults
-    mode http
+    mode {{ .Mode }}
     maxconn 4096
     timeout connect 2s
     timeout client 60s
@@ -49,8 +49,10 @@ defaults
 
 frontend clients
     bind fd@{{ .FD }}
+{{- if eq .Mode "http" }}
     # Names the server that failed, where the pod could not.
     http-after-response set-header X-Server %[srv_name]
+{{- end }}
     default_backend {{ .Backend }}
 
 backend {{ .Backend }}
@@ -110,7 +112,11 @@ func StartHAProxy(ctx context.Context, options Options) (*HAProxy, error) {
 func (h *HAProxy) run(options Options) error {
 	path := filepath.Join(options.Dir, "haproxy.cfg")
 	var text bytes.Buffer
-	if err := config.Execute(&text, map[string]any{"Socket": h.socket, "FD": clientFD, "Backend": h.backend}); err != nil {
+	mode := "http"
+	if options.Connections {
+		mode = "tcp"
+	}
+	if err := config.Execute(&text, map[string]any{"Socket": h.socket, "FD": clientFD, "Backend": h.backend, "Mode": mode}); err != nil {
 		return fmt.Errorf("writing the configuration of haproxy: %w", err)
 	}
 	if err := os.WriteFile(path, text.Bytes(), 0o600); err != nil {

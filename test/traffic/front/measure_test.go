@@ -34,7 +34,7 @@ func newBackends(t *testing.T, b balancer, pods int) *backends {
 	}
 	port := free.Addr().(*net.TCPAddr).Port
 	_ = free.Close()
-	f := &backends{t: t, b: b, podServers: servers.New(port, logr.Discard()), port: port, pods: pods}
+	f := &backends{t: t, b: b, podServers: servers.New(port, 0, logr.Discard()), port: port, pods: pods}
 	t.Cleanup(f.podServers.Close)
 	for n := range pods {
 		f.podServers.Handler().OnAdd(f.pod(n), true)

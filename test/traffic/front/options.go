@@ -23,6 +23,9 @@ type Options struct {
 	// Address is a loopback address, "<ip>:<port>". Empty: a free port of 127.0.0.1.
 	Address string
 
+	// Connections makes it balance connections, as kube-proxy does, instead of requests.
+	Connections bool
+
 	// Program is the path of HAProxy. Empty: haproxy on the PATH.
 	Program string
 }

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/podops-dev/podops/examples/draining"
 )
 
 const (
@@ -31,35 +33,37 @@ func Body(pod string) string { return "hello from " + pod + "\n" }
 
 // server is a process that listens on the address of a pod.
 type server struct {
-	http  *http.Server
-	ended chan struct{} // closed when it no longer listens
+	listener net.Listener
+	ended    chan struct{} // closed when it no longer listens
 }
 
-// listen starts a server that answers with the pod's name. It returns an error when it
-// cannot listen: the address is taken, or not one of this machine.
-func listen(pod, address string) (*server, error) {
+// listen starts a server that answers with the pod's name, and its drain endpoint. It returns an error when it
+// cannot listen: an address is taken, or not one of this machine.
+func listen(pod, address, drainAddress string) (*server, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listening for pod %s: %w", pod, err)
 	}
-	s := &server{
-		http: &http.Server{
+	drain, err := net.Listen("tcp", drainAddress)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("listening for pod %s: %w", pod, err), listener.Close())
+	}
+	s := &server{listener: listener, ended: make(chan struct{})}
+	go func() {
+		defer close(s.ended)
+		web := &http.Server{
 			Handler: answer(pod), ReadHeaderTimeout: headerTimeout,
 			// Health checks of load balancers disconnect, which is not logged.
 			ErrorLog: log.New(io.Discard, "", 0),
-		},
-		ended: make(chan struct{}),
-	}
-	go func() {
-		defer close(s.ended)
-		_ = s.http.Serve(listener) // it always ends with an error, and only through kill
+		}
+		_ = draining.Serve(web, listener, drain) // it always ends with an error, and only through kill
 	}()
 	return s, nil
 }
 
-// kill closes the listener and every connection, and returns when the address is free.
+// kill closes the listeners and every connection, and returns when the addresses are free.
 func (s *server) kill() error {
-	err := s.http.Close()
+	err := s.listener.Close()
 	<-s.ended
 	if err != nil {
 		return fmt.Errorf("closing connections: %w", err)

@@ -15,8 +15,8 @@ import (
 // Set runs one server for each running pod. It gets pods through Handler. It is safe
 // for concurrent use.
 type Set struct {
-	port int
-	log  logr.Logger
+	port, drainPort int
+	log             logr.Logger
 
 	mu      sync.Mutex
 	closed  bool
@@ -34,10 +34,10 @@ type running struct {
 	server  *server
 }
 
-// New returns a Set without servers. Each will listen on the given port of its pod's
-// address.
-func New(port int, log logr.Logger) *Set {
-	return &Set{port: port, log: log, running: map[types.UID]running{}}
+// New returns a Set without servers. Each will listen on the given ports of its pod's address, on the second one for its
+// drain endpoint (examples/draining); 0 is any port.
+func New(port, drainPort int, log logr.Logger) *Set {
+	return &Set{port: port, drainPort: drainPort, log: log, running: map[types.UID]running{}}
 }
 
 // Handler returns the event handler for the pods of an informer. A server has ended when
@@ -105,7 +105,8 @@ func (f *Set) observe(pod *corev1.Pod) {
 	if !runs || serves || f.closed {
 		return
 	}
-	s, err := listen(pod.Name, net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(f.port)))
+	at := func(port int) string { return net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(port)) }
+	s, err := listen(pod.Name, at(f.port), at(f.drainPort))
 	if err != nil {
 		f.fail(err)
 		return

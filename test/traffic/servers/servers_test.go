@@ -30,7 +30,7 @@ const addressed = "127.64.201.7"
 
 func newFleet(t *testing.T) *Set {
 	t.Helper()
-	f := New(freePort(t), logr.Discard())
+	f := New(freePort(t), 0, logr.Discard())
 	t.Cleanup(f.Close)
 	return f
 }
