@@ -135,7 +135,7 @@ const (
 	// of the manager if a Service selects the pod, otherwise zero. The user sets it.
 	SettleTimeAnnotationKey = LifecycleDomain + "/settle-time"
 
-	// DrainEndpointAnnotationKey holds the port and the path of the drain endpoint of the pod, such as ":8081/drain". PodOps
+	// DrainEndpointAnnotationKey holds the port and path of the pod's drain endpoint, such as ":8081/drain". PodOps
 	// sends POST requests to it once traffic is off, and operates on the pod after the answer 200 or 204: no connection is
 	// left. The user sets it.
 	DrainEndpointAnnotationKey = LifecycleDomain + "/drain-endpoint"

@@ -53,7 +53,7 @@ type Drains struct {
 	states   *fairshare.Cache[types.UID, drainState]
 }
 
-// drainState contains the answers of the drain endpoint of a pod that prepares.
+// drainState contains what a drain endpoint has answered while its pod prepares.
 type drainState struct {
 	prepares time.Time // since when, as its labels have it: an answer counts for this time only
 	since    time.Time // the first call
