@@ -325,6 +325,16 @@ func ruleFaults() map[string]fault {
 			withRule(available(appsv1alpha1.AvailablePolicy{MinAvailableValue: new(intstr.FromString("100%"))}))(t, s)
 			s.Deployments[0].Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: new(intstr.FromInt32(0))}
 		}, "podtransitionrule default/available", "no available pod ever passes it"},
+		"surge of a Deployment without maxSurge": {"surge-without-effect", func(t *testing.T, s *doctor.Snapshot) {
+			withRule(available(appsv1alpha1.AvailablePolicy{MinAvailableValue: new(intstr.FromInt32(1)), Surge: new(intstr.FromInt32(1))}))(t, s)
+			s.Deployments[0].Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: new(intstr.FromInt32(0))}
+		}, "podtransitionrule default/available", "surge of rule availability starts no pod of Deployment web (maxSurge is 0, or the strategy Recreate): the pods that it withholds wait"},
+		"surge of a StatefulSet": {"surge-without-effect", func(t *testing.T, s *doctor.Snapshot) {
+			withRule(available(appsv1alpha1.AvailablePolicy{MinAvailableValue: new(intstr.FromInt32(1)), Surge: new(intstr.FromInt32(1))}))(t, s)
+			set := appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db"}}
+			set.Spec.Template.Labels = s.Deployments[0].Spec.Template.Labels
+			s.StatefulSets = append(s.StatefulSets, set)
+		}, "podtransitionrule default/available", "starts no pod of StatefulSet db (only Deployments start pods)"},
 		"no pod may be unavailable": {"rule-never-passes", withRule(available(appsv1alpha1.AvailablePolicy{MaxUnavailableValue: new(intstr.FromInt32(0))})), "podtransitionrule default/available", "maxUnavailable 0"},
 		"the manager reports it":    {"rule-never-passes", withRule(condition(rule("r"), appsv1alpha1.ConditionStalled, metav1.ConditionTrue, appsv1alpha1.ReasonNeverPasses, "rule x permits no pod")), "podtransitionrule default/r", "rule x permits no pod"},
 		"a count is written for a percentage": {

@@ -31,6 +31,9 @@ const (
 	// failedAttempts is the number of failed calls for the same pods that is a finding.
 	failedAttempts = 3
 
+	// maxNamed is how many workloads a finding names.
+	maxNamed = 3
+
 	// maxMessage bounds a message of a status in a finding.
 	maxMessage = 512
 )
@@ -38,6 +41,7 @@ const (
 func ruleChecks() []check {
 	return []check{
 		{id: "rule-never-passes", reads: []Source{SourceRules, SourcePods, SourceWorkloads}, find: (*inspection).ruleNeverPasses},
+		{id: "surge-without-effect", reads: []Source{SourceRules, SourceWorkloads}, find: (*inspection).surgeWithoutEffect},
 		{id: "rule-limits-nothing", reads: []Source{SourceRules, SourcePods}, find: (*inspection).ruleLimitsNothing},
 		{id: "rule-not-evaluated", reads: []Source{SourceRules}, find: (*inspection).ruleNotEvaluated},
 		{id: "rule-quarantined", reads: []Source{SourceRules}, find: (*inspection).ruleQuarantined},
@@ -127,6 +131,47 @@ func (in *inspection) maySurge(namespace string, selector *metav1.LabelSelector)
 	}
 	return slices.ContainsFunc(in.Deployments, func(d appsv1.Deployment) bool { return selects(&d, d.Spec.Template.Labels) }) ||
 		slices.ContainsFunc(in.DaemonSets, func(d appsv1.DaemonSet) bool { return selects(&d, d.Spec.Template.Labels) })
+}
+
+// surgeWithoutEffect finds rules whose surge starts no pod of a workload that they select.
+func (in *inspection) surgeWithoutEffect() []Finding {
+	var findings []Finding
+	for i := range in.Rules {
+		owner := &in.Rules[i]
+		for _, r := range enforced(owner.Spec.Rules) {
+			workloads := in.withoutSurge(owner.Namespace, owner.Spec.Selector)
+			if spec.Surges(r.AvailablePolicy) && len(workloads) > 0 {
+				findings = append(findings, ofRule(owner, LevelWarning, fmt.Sprintf("surge of rule %s starts no pod of %s: the pods that it withholds wait",
+					r.Name, strings.Join(workloads, ", "))))
+			}
+		}
+	}
+	return findings
+}
+
+// withoutSurge returns the workloads under PodOps whose pods a selector selects and that start no further pod, with the reason.
+func (in *inspection) withoutSurge(namespace string, selector *metav1.LabelSelector) (names []string) {
+	add := func(kind string, workload metav1.Object, template corev1.PodTemplateSpec, why string) {
+		if workload.GetNamespace() == namespace && selector != nil && appsv1alpha1.IsControlled(template.Labels) && matches(selector, template.Labels) {
+			names = append(names, fmt.Sprintf("%s %s (%s)", kind, workload.GetName(), why))
+		}
+	}
+	for i := range in.Deployments {
+		if d := &in.Deployments[i]; !deferreddelete.Surges(d) {
+			add("Deployment", d, d.Spec.Template, "maxSurge is 0, or the strategy Recreate")
+		}
+	}
+	const others = "only Deployments start pods"
+	for i := range in.StatefulSets {
+		add("StatefulSet", &in.StatefulSets[i], in.StatefulSets[i].Spec.Template, others)
+	}
+	for i := range in.DaemonSets {
+		add("DaemonSet", &in.DaemonSets[i], in.DaemonSets[i].Spec.Template, others)
+	}
+	if len(names) > maxNamed {
+		names = append(names[:maxNamed], fmt.Sprintf("%d more", len(names)-maxNamed))
+	}
+	return names
 }
 
 // neverMet returns why no pod that a rule applies to can have the labels that it requires.
