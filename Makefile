@@ -41,7 +41,10 @@ HEAP_TESTS = ^Test.*Heap$$
 SLOW_TESTS = ^TestEveryBuiltinWithLargeArguments$$
 
 # All but the suites, which have targets of their own.
-UNIT_PACKAGES = $$(go list ./... | grep -v -e /test/clients -e /test/integration -e /test/processes -e /test/e2e -e /test/hostile -e /test/image -e /test/kvstore -e /test/matrix -e /test/memlimit -e /test/upgrade -e /test/prometheus/live)
+UNIT_PACKAGES = $$(go list ./... | grep -v -e /test/clients -e /test/integration -e /test/processes -e /test/e2e -e /test/hostile -e /test/image -e /test/matrix -e /test/memlimit -e /test/upgrade -e /test/prometheus/live)
+
+# The packages of the example operator and its store, likewise.
+KVSTORE_PACKAGES = $$(go list -C examples/kvstore ./... | grep -v -e /demo -e /test/integration)
 
 # Packages with property tests. Only their tests have the flag of the number of schedules.
 PROPERTY_PACKAGES = $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/pgregory.net\/rapid/ {print $$1}')
@@ -120,11 +123,12 @@ bin/kubectl-podops: ## Build the kubectl plugin into bin/.
 .PHONY: generate
 generate: $(TOOLS)/controller-gen ## Generate the deepcopy methods of the API types.
 	$(TOOLS)/controller-gen object paths=./apis/...
+	cd examples/kvstore && $(TOOLS)/controller-gen object paths=./apis/...
 
 .PHONY: manifests
 manifests: $(TOOLS)/controller-gen ## Generate the CRDs from the API types, and the PrometheusRule from the file of alerts.
 	$(TOOLS)/controller-gen crd paths=./apis/apps/... output:crd:dir=config/crd/bases
-	$(TOOLS)/controller-gen crd paths=./apis/kvstore/... output:crd:dir=config/kvstore-operator/crd
+	cd examples/kvstore && $(TOOLS)/controller-gen crd paths=./apis/... output:crd:dir=$(CURDIR)/config/kvstore-operator/crd
 	$(GO) run ./hack/crdbounds config/crd/bases/*.yaml config/kvstore-operator/crd/*.yaml
 	{ sed '/^spec:$$/q' $(ALERTS)/prometheusrule.yaml; sed -e '/^#/d' -e 's/^./  &/' $(ALERTS)/rules.yaml; } > $(ALERTS)/new
 	mv $(ALERTS)/new $(ALERTS)/prometheusrule.yaml
@@ -253,7 +257,7 @@ test-unit: test-policies ## Run the unit tests and the Rego tests.
 	$(BESIDE) go test -vet=off -short -timeout 30m -skip '$(SLOW_TESTS)' $(UNIT_PACKAGES)
 	$(BESIDE) go test -C test/memlimit -vet=off # In its directory go test prints why it skips.
 	$(BESIDE) go test -C pkg/adapters/alibabacloudslb -vet=off -timeout 30m ./...
-	$(BESIDE) go test -C examples/kvstore -vet=off -timeout 30m ./...
+	$(BESIDE) go test -C examples/kvstore -vet=off -short -timeout 30m $(KVSTORE_PACKAGES)
 	$(BESIDE) go test -C cmd/kubectl-podops -vet=off -timeout 30m ./...
 	$(BESIDE) go test -C hack/release -vet=off -timeout 30m ./...
 	$(BESIDE) go test -C hack/chart -vet=off -timeout 30m ./...
@@ -262,6 +266,7 @@ test-unit: test-policies ## Run the unit tests and the Rego tests.
 .PHONY: test-race
 test-race: ## Run the unit tests of pkg with the race detector, which needs a C compiler.
 	go test -vet=off -race -short -timeout 30m -skip '$(HEAP_TESTS)' $(RACE_PACKAGES)
+	go test -C examples/kvstore -vet=off -race -short -timeout 30m ./pkg/operator/...
 
 # How many schedules a property test runs.
 CHECKS ?= 100
@@ -269,6 +274,7 @@ CHECKS ?= 100
 .PHONY: test-properties
 test-properties: ## Run all schedules of the property tests, without the race detector; CHECKS=1000 for more of them.
 	go test -vet=off -timeout 30m -skip '$(HEAP_TESTS)|$(SLOW_TESTS)' $(PROPERTY_PACKAGES) -rapid.checks=$(CHECKS)
+	go test -C examples/kvstore -vet=off -timeout 30m ./pkg/operator/plan ./pkg/machine -rapid.checks=$(CHECKS)
 
 # How many schedules of a whole cluster test-world plays, and the first seed.
 SEEDS ?= 100
@@ -306,6 +312,7 @@ test-policies: $(TOOLS)/opa ## Format, check and test the Rego with the opa comm
 .PHONY: test-integration
 test-integration: kube bin/kubectl-podops ## Run the tests against a real API server.
 	$(BESIDE) env $(TEST_ENV) go test -vet=off -count=1 -p 1 -timeout 20m ./test/integration/...
+	$(BESIDE) env $(TEST_ENV) go test -C examples/kvstore -vet=off -count=1 -timeout 20m ./test/integration
 
 .PHONY: test-controlplane
 test-controlplane: kube ## Run the tests of the local control plane.
@@ -339,7 +346,7 @@ test-long: kube build $(TOOLS)/ginkgo ## Run the end-to-end tests that take minu
 # Its addresses and its control plane are its own.
 .PHONY: test-kvstore
 test-kvstore: build bin/kvstore-operator bin/kvstore controlplane ## Play the life of a store under load, and kill its operator at each write.
-	$(TEST_ENV) go test -vet=off -count=1 -timeout 30m -v ./test/kvstore
+	$(TEST_ENV) go test -C examples/kvstore -vet=off -count=1 -timeout 30m -v ./demo
 
 # Apart from test: its rows take nodes away, and wait for each other where machines are busy.
 .PHONY: test-matrix
@@ -490,11 +497,11 @@ bin/demo:
 
 .PHONY: bin/demo-kvstore
 bin/demo-kvstore:
-	$(GO) build -o $(BIN)/demo-kvstore ./test/kvstore
+	$(GO) build -C examples/kvstore -o $(BIN)/demo-kvstore ./demo
 
 .PHONY: bin/kvstore-operator
 bin/kvstore-operator:
-	$(GO) build -o $(BIN)/kvstore-operator ./cmd/kvstore-operator
+	$(GO) build -C examples/kvstore -o $(BIN)/kvstore-operator ./cmd/kvstore-operator
 
 .PHONY: bin/traffic
 bin/traffic:

@@ -30,7 +30,7 @@ func layers() []layer {
 		{name: "programs", packages: []string{"cmd/...", "examples/...", "pkg/adapters/alibabacloudslb/cmd/..."}},
 	}
 	for _, room := range []string{
-		"operator", "controllers", "webhooks", "kvstore", "adapters", "telemetry", "view", "engine", "state", "webhookrule",
+		"operator", "controllers", "webhooks", "adapters", "telemetry", "view", "engine", "state", "webhookrule",
 		"resourceconsist", "podopslifecycle", "core", "runtime",
 	} {
 		all = append(all, layer{name: "pkg/" + room, packages: []string{"pkg/" + room + "/..."}, isRoom: true})

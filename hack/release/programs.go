@@ -27,7 +27,7 @@ func imagePrograms() []imageProgram {
 			image:   "podops-slb-manager", text: "The adapter of PodOps for load balancers of Alibaba Cloud",
 		},
 		{
-			Program: build.Program{Name: "kvstore-operator", Module: ".", Package: "cmd/kvstore-operator"},
+			Program: build.Program{Name: "kvstore-operator", Module: "examples/kvstore", Package: "cmd/kvstore-operator"},
 			image:   "podops-kvstore-operator", text: "The example operator of PodOps: a replicated key-value store",
 		},
 	}

@@ -44,6 +44,11 @@ func WriteModule(dir, root string) ([]string, error) {
 	if err := writeModFiles(dir, root); err != nil {
 		return nil, err
 	}
+	// The API of the example operator is in a module with more dependencies than these programs need.
+	api := os.DirFS(filepath.Join(root, "examples", "kvstore", "apis"))
+	if err := os.CopyFS(filepath.Join(dir, "kvstoreapi"), api); err != nil {
+		return nil, fmt.Errorf("copying the API of the example operator: %w", err)
+	}
 	used := map[string]bool{}
 	err = fs.WalkDir(programs, programsRoot, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
