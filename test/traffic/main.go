@@ -38,6 +38,7 @@ and without. Run it with "make traffic".
   one-delete   a delete of the only pod, in whose place the Deployment starts another pod first
   one-drain    likewise, kubectl drain of its node
   one-restart  likewise, a PodOperation restarts it in place
+  one-resize   likewise, a PodOperation resizes it in place
   connections  rolling restart of 20 pods behind a Service alone; clients and streams keep their connections
   port         the Service of 20 pods gets another target port
 
@@ -102,7 +103,7 @@ func parse(args []string, complaints io.Writer) (options, error) {
 	flags.StringVar(&o.cidr, "cidr", "127.65.0.0/16", "loopback addresses of the pods; not the addresses of another cluster on this machine")
 	flags.StringVar(&only, "only", "", "scenarios to run, separated by commas; empty: all")
 	flags.StringVar(&sides, "sides", "with,without", "with, without, or both: whether PodOps takes part")
-	flags.IntVar(&o.requests, "requests", 10_000, "requests that every run sends at least; 28 runs send 280,000")
+	flags.IntVar(&o.requests, "requests", 10_000, "requests that every run sends at least; 30 runs send 300,000")
 	flags.Float64Var(&o.rate, "rate", 250, "requests a second of each kind, with kept connections and without")
 	flags.IntVar(&o.workers, "workers", 32, "maximum number of open requests of each kind")
 	flags.Usage = func() {

@@ -28,6 +28,8 @@ const (
 
 	firstImage  = "registry.example.com/web:v1"
 	secondImage = "registry.example.com/web:v2"
+
+	firstCPU, secondCPU = "10m", "20m"
 )
 
 // workload is a Deployment, StatefulSet or DaemonSet, and with PodOps the Service that names the load balancer,
@@ -83,6 +85,7 @@ spec:
       - name: web
         image: {{ .Image }}
         ports: [{containerPort: {{ .Port }}}]
+        resources: {requests: {cpu: {{ .CPU }}}}
 {{- if .PodOps }}
 ---
 apiVersion: apps.kusionstack.io/v1alpha1
@@ -115,7 +118,7 @@ func (v values) manifest() (string, error) {
 	if err := workload.Execute(&text, map[string]any{
 		"PodOps": v.PodOps, "Kind": v.Kind, "Replicas": v.Replicas, "Socket": v.Socket, "Backend": v.Backend,
 		"Policy":         cmp.Or(v.Policy, fmt.Sprintf("maxUnavailableValue: %q", maxUnavailable)),
-		"MaxUnavailable": maxUnavailable, "Image": firstImage, "Port": podPort,
+		"MaxUnavailable": maxUnavailable, "Image": firstImage, "Port": podPort, "CPU": firstCPU,
 		"Drains": v.Drains, "DrainPort": drainPort,
 	}); err != nil {
 		return "", fmt.Errorf("writing the workload: %w", err)

@@ -16,8 +16,8 @@ type result struct {
 	side     side
 	report   *load.Report
 
-	// noOperation is true when the scenario operates on no pod: requests need not fail without PodOps.
-	noOperation bool
+	// harmless is true when no request needs to fail without PodOps.
+	harmless bool
 
 	// operation is the duration of the operation, a part of the duration of the load.
 	operation time.Duration
@@ -98,7 +98,7 @@ func (all results) verdict() error {
 			errs = append(errs, fmt.Errorf("%s: %w: %d, of %d", r.scenario, errSurge, r.most, r.allowed))
 		}
 		switch {
-		case r.side == withoutPodOps && r.noOperation:
+		case r.side == withoutPodOps && r.harmless:
 		case r.side == withoutPodOps:
 			without++
 			lost += r.report.Failed

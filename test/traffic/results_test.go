@@ -41,7 +41,7 @@ func TestVerdict(t *testing.T) {
 		"no request at all with": {results: results{played("a", withPodOps, reported(0, 0), 10*time.Second)}, want: errLost},
 		"nothing lost without":   {results: results{played("a", withPodOps, reported(10, 0), 10*time.Second), played("a", withoutPodOps, reported(10, 0), 10*time.Second)}, want: errNothingLost},
 		"nothing lost without an operation": {results: results{{
-			scenario: "port", side: withoutPodOps, noOperation: true, report: reported(10, 0), operation: time.Second,
+			scenario: "port", side: withoutPodOps, harmless: true, report: reported(10, 0), operation: time.Second,
 		}}},
 		"one side alone":          {results: results{played("a", withPodOps, reported(10, 0), 10*time.Second)}},
 		"lost in one run without": {results: results{played("a", withoutPodOps, reported(10, 0), 10*time.Second), played("b", withoutPodOps, reported(10, 1), 10*time.Second)}},

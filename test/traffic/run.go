@@ -64,7 +64,7 @@ type scenarioRun struct {
 
 // play runs a scenario, and removes everything it created.
 func (w *harness) play(ctx context.Context, s scenario, on side) (r result, err error) {
-	r = result{scenario: s.name, side: on, noOperation: s.noOperation}
+	r = result{scenario: s.name, side: on, harmless: s.harmless}
 	g := &scenarioRun{harness: w, scenario: s, side: on, namespace: fmt.Sprintf("%s-%s", s.name, on)}
 	dir := filepath.Join(w.stage.Dir(), g.namespace)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -50,8 +50,8 @@ type scenario struct {
 	// comes is true when pods become available while it runs, not only operable.
 	comes bool
 
-	// noOperation is true when it operates on no pod.
-	noOperation bool
+	// noOperation is true when it operates on no pod, harmless when no request needs to fail without PodOps.
+	noOperation, harmless bool
 
 	act func(ctx context.Context, g *scenarioRun) error
 	// done reports whether it has reached its end, besides that all pods are ready.
@@ -100,10 +100,17 @@ func scenarios() []scenario {
 			comes: true, act: podOperation, done: restarted,
 		},
 		{
+			name: "one-resize", title: "a PodOperation resizes the only pod in place", replicas: 1, remaining: 1, surge: 1, policy: noneToSpare,
+			harmless: true, comes: true, act: resize, done: resized,
+		},
+		{
 			name: "connections", title: "rolling restart of 20 pods behind a Service alone; clients and streams keep their connections",
 			replicas: many, remaining: many, surge: surge, drains: true, comes: true, act: restart, done: replaced,
 		},
-		{name: "port", title: "the Service of 20 pods gets another target port", replicas: many, remaining: many, noOperation: true, act: changePort, done: always},
+		{
+			name: "port", title: "the Service of 20 pods gets another target port", replicas: many, remaining: many, noOperation: true, harmless: true,
+			act: changePort, done: always,
+		},
 	}
 }
 
@@ -158,6 +165,48 @@ func podOperation(ctx context.Context, g *scenarioRun) error {
 		return inPlace(ctx, g)
 	}
 	return g.harness.stage.KubectlWith(ctx, restartOperation, "--namespace", g.namespace, "apply", "-f", "-")
+}
+
+// resizeOperation changes the resources of the pods of the Deployment.
+const resizeOperation = `apiVersion: apps.kusionstack.io/v1alpha1
+kind: PodOperation
+metadata:
+  name: resize-web
+spec:
+  target:
+    owner: {kind: Deployment, name: web}
+  action:
+    type: Resize
+    resize:
+      containers:
+      - name: web
+        requests: {cpu: ` + secondCPU + `}
+`
+
+// resize applies resizeOperation. Without PodOps a client resizes the pods at once.
+func resize(ctx context.Context, g *scenarioRun) error {
+	if g.side == withPodOps {
+		return g.harness.stage.KubectlWith(ctx, resizeOperation, "--namespace", g.namespace, "apply", "-f", "-")
+	}
+	pods, err := g.harness.podsOf(ctx, g.namespace)
+	for i := range pods {
+		patch := fmt.Sprintf(`{"spec":{"containers":[{"name":"web","resources":{"requests":{"cpu":%q}}}]}}`, secondCPU)
+		err = errors.Join(err, g.kubectl(ctx, "patch", "pod", pods[i].Name, "--subresource=resize", "--patch", patch))
+	}
+	return err
+}
+
+// resized reports whether the kubelet has resized the first pods.
+func resized(g *scenarioRun, pods []corev1.Pod) (bool, string) {
+	count := 0
+	for i := range pods {
+		statuses := pods[i].Status.ContainerStatuses
+		if slices.Contains(g.first, pods[i].UID) && len(statuses) > 0 && statuses[0].Resources != nil &&
+			statuses[0].Resources.Requests.Cpu().String() == secondCPU {
+			count++
+		}
+	}
+	return count == g.scenario.replicas, fmt.Sprintf("%d of %d pods are resized", count, g.scenario.replicas)
 }
 
 // restarted reports whether the containers of the first pods have restarted once.
