@@ -105,26 +105,36 @@ func (u *cpuUsage) metricsOf(pods []corev1.Pod) map[string]any {
 	return map[string]any{"kind": "PodMetricsList", "apiVersion": metricsVersion, "metadata": map[string]any{}, "items": items}
 }
 
+// requestCPU requests 100m for each pod.
+func requestCPU(deployment *appsv1.Deployment) {
+	deployment.Spec.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
+}
+
+// autoscaler creates a HorizontalPodAutoscaler that gives a Deployment of requestCPU a pod for each 50m, from one to four.
+func (p scenario) autoscaler(ctx context.Context, deployment *appsv1.Deployment) *autoscalingv2.HorizontalPodAutoscaler {
+	GinkgoHelper()
+	autoscaler := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "web"}}
+	autoscaler.Spec = autoscalingv2.HorizontalPodAutoscalerSpec{
+		ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: deployment.Name},
+		MinReplicas:    new(int32(1)), MaxReplicas: 4,
+		Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
+			Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: new(int32(50))},
+		}}},
+		Behavior: &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleDown: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: new(int32(0))}},
+	}
+	Expect(p.admin.Create(ctx, autoscaler)).To(Succeed())
+	return autoscaler
+}
+
 var _ = Describe("A HorizontalPodAutoscaler", func() {
 	It("counts pods that wait to leave, and takes them back when the load rises", Label(mainStories), func(ctx context.Context) {
 		p := newScenario(ctx)
 		p.rule(ctx, approved())
-		deployment := p.deployment(ctx, 4, func(deployment *appsv1.Deployment) {
-			deployment.Spec.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
-		})
+		deployment := p.deployment(ctx, 4, requestCPU)
 		before := p.list(ctx)
 		usage := serveCPUUsage(ctx, p)
 		usage.load.Store(200) // 50 % of the 100m that each of four pods requests
-		autoscaler := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "web"}}
-		autoscaler.Spec = autoscalingv2.HorizontalPodAutoscalerSpec{
-			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: deployment.Name},
-			MinReplicas:    new(int32(1)), MaxReplicas: 4,
-			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
-				Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: new(int32(50))},
-			}}},
-			Behavior: &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleDown: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: new(int32(0))}},
-		}
-		Expect(p.admin.Create(ctx, autoscaler)).To(Succeed())
+		autoscaler := p.autoscaler(ctx, deployment)
 		status := func(ctx context.Context) (autoscalingv2.HorizontalPodAutoscalerStatus, error) {
 			err := p.admin.Get(ctx, client.ObjectKeyFromObject(autoscaler), autoscaler)
 			return autoscaler.Status, err

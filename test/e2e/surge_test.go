@@ -2,17 +2,23 @@ package e2e_test
 
 import (
 	"context"
+	"fmt"
 	"regexp"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -194,6 +200,104 @@ var _ = Describe("An availablePolicy with surge", func() {
 		Eventually(ctx, p.list).WithTimeout(2 * patience).Should(ConsistOf(And(
 			HaveField("UID", before.UID), HaveField("OwnerReferences", ConsistOf(HaveField("Kind", "ReplicaSet"))),
 			HaveField("Annotations", And(Not(HaveKey(appsv1alpha1.SurgeAnnotationKey)), Not(HaveKey(corev1.PodDeletionCost)))))))
+	})
+
+	It("goes on beside a HorizontalPodAutoscaler, which scales in the middle", func(ctx context.Context) {
+		deployment := p.deployment(ctx, 1, func(d *appsv1.Deployment) {
+			requestCPU(d)
+			d.Spec.Template.Annotations = map[string]string{"test.podops.dev/start-delay": "5s"}
+		})
+		usage := serveCPUUsage(ctx, p)
+		usage.load.Store(50)
+		autoscaler := p.autoscaler(ctx, deployment)
+		current := func(ctx context.Context) (autoscalingv2.HorizontalPodAutoscalerStatus, error) {
+			err := p.admin.Get(ctx, client.ObjectKeyFromObject(autoscaler), autoscaler)
+			return autoscaler.Status, err
+		}
+		Eventually(ctx, current).Should(And(HaveField("DesiredReplicas", BeEquivalentTo(1)), HaveField("CurrentMetrics", Not(BeEmpty()))))
+		observer := observe(p)
+		before := p.list(ctx)[0]
+		p.label(ctx, before, appsv1alpha1.ToDeleteLabelKey, "true")
+		Eventually(ctx, surging(before)).Should(Satisfy(coresurge.Surges))
+		usage.load.Store(150)
+		Eventually(ctx, func(ctx context.Context) []types.UID { return uids(p.list(ctx)) }).WithTimeout(3 * patience).ShouldNot(ContainElement(before.UID))
+		atRest(ctx, 3)
+		Expect(observer.leastAvailable()).To(BeNumerically(">=", 1))
+
+		By("scaling in again")
+		usage.load.Store(50)
+		atRest(ctx, 1)
+		Expect(current(ctx)).To(HaveField("DesiredReplicas", BeEquivalentTo(1)))
+	})
+
+	It("lets two nodes be drained at once, one pod after the other", func(ctx context.Context) {
+		p.deployment(ctx, 2, func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+				LabelSelector: d.Spec.Selector, TopologyKey: corev1.LabelHostname,
+			}}}}
+		})
+		p.disruptionBudget(ctx, "web", "0")
+		observer := observe(p)
+		before := p.list(ctx)
+		var drains sync.WaitGroup
+		for _, pod := range before {
+			node := pod.Spec.NodeName
+			DeferCleanup(func(ctx context.Context) { p.kubectl(ctx, "uncordon", node) })
+			drains.Go(func() {
+				defer GinkgoRecover()
+				p.kubectl(ctx, "drain", node, "--pod-selector=app=web", "--timeout=3m")
+			})
+		}
+		drains.Wait()
+		atRest(ctx, 2)
+		Expect(uids(p.list(ctx))).NotTo(ContainElements(BeElementOf(uids(before))))
+		Expect(observer.leastAvailable()).To(Equal(2))
+		Expect(observer.mostPods()).To(Equal(3))
+	})
+
+	It("goes on when the leader is killed after any change of the pod", Label(longStories), func(ctx context.Context) {
+		team := newTeam(ctx, shortLease...)
+		p = newScenario(ctx)
+		surges := minAvailable("100%")
+		surges.AvailablePolicy.Surge = intOrString("1")
+		p.rule(ctx, surges)
+		p.deployment(ctx, 1, nil)
+		observer := observe(p)
+		var current atomic.Pointer[types.UID]
+		changes := make(chan struct{}, 1000)
+		pods := &corev1.PodList{}
+		follow(p, pods, func() []*corev1.Pod { return pointers(pods.Items) }, func(event watch.EventType, pod *corev1.Pod) {
+			if uid := current.Load(); uid != nil && pod.UID == *uid && event == watch.Modified {
+				changes <- struct{}{}
+			}
+		})
+		kills := 0
+		for killed := true; killed; kills++ {
+			Expect(kills).To(BeNumerically("<", 40), "the pod changes without end")
+			before := p.list(ctx)[0]
+			current.Store(&before.UID)
+			p.label(ctx, before, appsv1alpha1.ToDeleteLabelKey, "true")
+			gone := func() bool { return !slices.Contains(uids(p.list(ctx)), before.UID) }
+			killed = false
+			for seen := 0; seen <= kills && !gone(); {
+				select {
+				case <-changes:
+					seen++
+				case <-time.After(100 * time.Millisecond):
+				}
+				if killed = seen > kills; killed {
+					team.killLeader(ctx)
+				}
+			}
+			Eventually(ctx, gone).WithTimeout(4 * patience).Should(BeTrue())
+			atRest(ctx, 1)
+			for len(changes) > 0 {
+				<-changes
+			}
+		}
+		AddReportEntry("figures", fmt.Sprintf("%d kills; least available %d, most pods %d of 1", kills-1, observer.leastAvailable(), observer.mostPods()))
+		Expect(observer.leastAvailable()).To(Equal(1))
+		Expect(observer.mostPods()).To(Equal(2))
 	})
 
 	It("goes on with another manager", func(ctx context.Context) {
