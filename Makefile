@@ -128,8 +128,8 @@ generate: $(TOOLS)/controller-gen ## Generate the deepcopy methods of the API ty
 .PHONY: manifests
 manifests: $(TOOLS)/controller-gen ## Generate the CRDs from the API types, and the PrometheusRule from the file of alerts.
 	$(TOOLS)/controller-gen crd paths=./apis/apps/... output:crd:dir=config/crd/bases
-	cd examples/kvstore && $(TOOLS)/controller-gen crd paths=./apis/... output:crd:dir=$(CURDIR)/config/kvstore-operator/crd
-	$(GO) run ./hack/crdbounds config/crd/bases/*.yaml config/kvstore-operator/crd/*.yaml
+	cd examples/kvstore && $(TOOLS)/controller-gen crd paths=./apis/... output:crd:dir=$(CURDIR)/examples/kvstore/config/operator/crd
+	$(GO) run ./hack/crdbounds config/crd/bases/*.yaml examples/kvstore/config/operator/crd/*.yaml
 	{ sed '/^spec:$$/q' $(ALERTS)/prometheusrule.yaml; sed -e '/^#/d' -e 's/^./  &/' $(ALERTS)/rules.yaml; } > $(ALERTS)/new
 	mv $(ALERTS)/new $(ALERTS)/prometheusrule.yaml
 

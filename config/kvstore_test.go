@@ -12,8 +12,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// kvstoreOperator is the folder of the manifests of the example operator.
+var kvstoreOperator = filepath.Join("..", "examples", "kvstore", "config", "operator")
+
 func TestEveryFieldOfKVStoreClusterIsBounded(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join("kvstore-operator", "crd", "kvstore.example.com_kvstoreclusters.yaml"))
+	content, err := os.ReadFile(filepath.Join(kvstoreOperator, "crd", "kvstore.example.com_kvstoreclusters.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +45,7 @@ func TestEveryFieldOfKVStoreClusterIsBounded(t *testing.T) {
 
 func TestRightsOfTheKVStoreOperatorAreExact(t *testing.T) {
 	for _, file := range []string{"operator_role.yaml", "operator_namespace_role.yaml"} {
-		content, err := os.ReadFile(filepath.Join("kvstore-operator", file))
+		content, err := os.ReadFile(filepath.Join(kvstoreOperator, file))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -327,7 +327,7 @@ func (s *setting) kubectl(t *testing.T, d *demo, arguments ...string) string {
 
 // startKVStoreOperator runs the operator with its own rights.
 func (s *setting) startKVStoreOperator(t *testing.T, d *demo) {
-	s.kubectl(t, d, "apply", "--server-side", "-k", filepath.Join(s.root, "config", "kvstore-operator-local"))
+	s.kubectl(t, d, "apply", "--server-side", "-k", filepath.Join(s.root, "examples", "kvstore", "config", "operator-local"))
 	admin, err := clientcmd.BuildConfigFromFlags("", filepath.Join(d.dir, "kubeconfig"))
 	if err != nil {
 		t.Fatal(err)

@@ -110,7 +110,7 @@ func newCluster(namespace string) *kvstorev1.KVStoreCluster {
 
 // TestTheOperatorIsKilledAtEachWrite kills the operator with SIGKILL at writes: before the API server has them
 // and after it has carried them out, in turn. Each story ends as without that, and the store loses no
-// acknowledged write. As in config/kvstore-operator there are two replicas: the other does not lead, and serves the hook.
+// acknowledged write. As in examples/kvstore/config/operator there are two replicas: the other does not lead, and serves the hook.
 //
 // With 1, every operator makes one write at most, so that every write of a story is the first of a new
 // process, once lost and once unanswered. With more, rounds end between their writes.

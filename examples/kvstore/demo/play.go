@@ -51,7 +51,7 @@ func (s *show) play(ctx context.Context) error {
 }
 
 func (s *show) create(ctx context.Context) error {
-	s.print("kubectl apply -k config/samples/kvstore: 5 replicas of version 1.0.0")
+	s.print("kubectl apply -k examples/kvstore/config/sample: 5 replicas of version 1.0.0")
 	if err := s.applySample(ctx, sampleHook, sampleRules, sampleCluster); err != nil {
 		return err
 	}

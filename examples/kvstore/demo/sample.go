@@ -10,7 +10,7 @@ import (
 )
 
 // sample is the folder of the sample.
-var sample = filepath.Join("config", "samples", "kvstore")
+var sample = filepath.Join("examples", "kvstore", "config", "sample")
 
 // service is the base of the URL of the hook in the sample.
 const service = "https://kvstore-operator.kvstore-system.svc"

@@ -68,7 +68,7 @@ func (s *show) open(ctx context.Context) error {
 		return fmt.Errorf("making a client: %w", err)
 	}
 	for _, args := range [][]string{
-		{"apply", "--server-side", "-k", "config/kvstore-operator-local"},
+		{"apply", "--server-side", "-k", "examples/kvstore/config/operator-local"},
 		{"apply", "-f", "config/samples/policies/leader-last.yaml"},
 		{"wait", "--for=condition=Established", "crd/kvstoreclusters.kvstore.example.com"},
 	} {

@@ -75,7 +75,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	manifests := filepath.Join("..", "..", "..", "config")
 	environment := &envtest.Environment{
 		BinaryAssetsDirectory: assets,
-		CRDDirectoryPaths:     []string{filepath.Join(manifests, "crd", "bases"), filepath.Join(manifests, "kvstore-operator", "crd")},
+		CRDDirectoryPaths:     []string{filepath.Join(manifests, "crd", "bases"), filepath.Join(manifests, "..", "examples", "kvstore", "config", "operator", "crd")},
 		ErrorIfCRDPathMissing: true,
 		WebhookInstallOptions: envtest.WebhookInstallOptions{
 			Paths: []string{filepath.Join(manifests, "webhook", "mutating.yaml"), filepath.Join(manifests, "webhook", "validating.yaml")},

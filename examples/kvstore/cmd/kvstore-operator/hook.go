@@ -16,7 +16,7 @@ import (
 	"github.com/podops-dev/podops/pkg/operator/webhookserver"
 )
 
-// Names of the hook's objects in config/kvstore-operator.
+// Names of the hook's objects in examples/kvstore/config/operator.
 const (
 	hookService = "kvstore-operator"
 	hookSecret  = "kvstore-operator-hook-certs"

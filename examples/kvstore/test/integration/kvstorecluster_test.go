@@ -39,7 +39,7 @@ var _ = BeforeSuite(func() {
 	ctrl.SetLogger(GinkgoLogr)
 	environment := &envtest.Environment{
 		BinaryAssetsDirectory:    assets,
-		CRDDirectoryPaths:        []string{filepath.Join("..", "..", "..", "..", "config", "kvstore-operator", "crd")},
+		CRDDirectoryPaths:        []string{filepath.Join("..", "..", "config", "operator", "crd")},
 		ErrorIfCRDPathMissing:    true,
 		ControlPlaneStartTimeout: 2 * time.Minute,
 		ControlPlaneStopTimeout:  time.Minute,

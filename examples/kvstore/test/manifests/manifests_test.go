@@ -28,14 +28,14 @@ import (
 )
 
 // config is the folder of the manifests.
-var config = filepath.Join("..", "..", "..", "..", "config")
+var config = filepath.Join("..", "..", "config")
 
 // TestTheRuleOfTheSampleSelectsItsPods compares the rule with the labels that the operator gives to pods.
 func TestTheRuleOfTheSampleSelectsItsPods(t *testing.T) {
 	var cluster kvstorev1.KVStoreCluster
 	var rule appsv1alpha1.PodTransitionRule
 	for file, into := range map[string]any{"kvstorecluster.yaml": &cluster, "podtransitionrule.yaml": &rule} {
-		content, err := os.ReadFile(filepath.Join(config, "samples", "kvstore", file))
+		content, err := os.ReadFile(filepath.Join(config, "sample", file))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func decode[T any](t *testing.T, object map[string]any) (into T) {
 
 // TestTheSampleReachesTheHook follows the rule of the sample to the port of the operator and to the token.
 func TestTheSampleReachesTheHook(t *testing.T) {
-	rules := decode[appsv1alpha1.PodTransitionRule](t, documents(t, filepath.Join(config, "samples", "kvstore"), "podtransitionrule.yaml")["PodTransitionRule my-cluster"])
+	rules := decode[appsv1alpha1.PodTransitionRule](t, documents(t, filepath.Join(config, "sample"), "podtransitionrule.yaml")["PodTransitionRule my-cluster"])
 	i := slices.IndexFunc(rules.Spec.Rules, func(rule appsv1alpha1.TransitionRule) bool { return rule.Webhook != nil })
 	if i < 0 {
 		t.Fatal("the sample has no hook")
@@ -110,13 +110,13 @@ func TestTheSampleReachesTheHook(t *testing.T) {
 		t.Error("the operator does not read a rule without its label")
 	}
 
-	service := decode[corev1.Service](t, documents(t, filepath.Join(config, "kvstore-operator"), "service.yaml")["Service kvstore-operator"])
+	service := decode[corev1.Service](t, documents(t, filepath.Join(config, "operator"), "service.yaml")["Service kvstore-operator"])
 	url := "https://" + service.Name + "." + service.Namespace + ".svc" + operator.HookPath
 	if rule.Webhook.ClientConfig.URL != url {
 		t.Errorf("the rule calls %s, the Service is at %s", rule.Webhook.ClientConfig.URL, url)
 	}
-	policy := decode[networkingv1.NetworkPolicy](t, documents(t, filepath.Join(config, "kvstore-operator"), "network_policy.yaml")["NetworkPolicy kvstore-operator"])
-	deployment := decode[appsv1.Deployment](t, documents(t, filepath.Join(config, "kvstore-operator"), "deployment.yaml")["Deployment kvstore-operator"])
+	policy := decode[networkingv1.NetworkPolicy](t, documents(t, filepath.Join(config, "operator"), "network_policy.yaml")["NetworkPolicy kvstore-operator"])
+	deployment := decode[appsv1.Deployment](t, documents(t, filepath.Join(config, "operator"), "deployment.yaml")["Deployment kvstore-operator"])
 	port := service.Spec.Ports[0].TargetPort
 	if got := *policy.Spec.Ingress[0].Ports[0].Port; got != port {
 		t.Errorf("the NetworkPolicy allows %s, the Service has %s", got.String(), port.String())
@@ -125,7 +125,7 @@ func TestTheSampleReachesTheHook(t *testing.T) {
 		t.Errorf("no container has the port %s", port.String())
 	}
 
-	credentials := documents(t, filepath.Join(config, "samples", "kvstore"), "hook.yaml")
+	credentials := documents(t, filepath.Join(config, "sample"), "hook.yaml")
 	if name := rule.Webhook.ClientConfig.SecretRef.Name; name != operator.HookSecret || credentials["Secret "+name] == nil {
 		t.Errorf("the rule has the Secret %s, the hook reads %s", name, operator.HookSecret)
 	}
