@@ -170,6 +170,45 @@ func withRule(r *appsv1alpha1.PodTransitionRule) func(*testing.T, *doctor.Snapsh
 	return func(_ *testing.T, s *doctor.Snapshot) { s.Rules = append(s.Rules, *r) }
 }
 
+// withService adds a Service that selects the pods.
+func withService(spec corev1.ServiceSpec) func(*testing.T, *doctor.Snapshot) {
+	return func(_ *testing.T, s *doctor.Snapshot) {
+		spec.Selector = map[string]string{"app": "web"}
+		s.Services = append(s.Services, corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.Pods[0].Namespace, Name: "slow"}, Spec: spec})
+	}
+}
+
+// TestServicesOfSettledPodsAreNotReported shows that pods with a settle time of their own, an adapter, and other pods are no finding.
+func TestServicesOfSettledPodsAreNotReported(t *testing.T) {
+	local := corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal}
+	for name, change := range map[string]func(*doctor.Snapshot){
+		"settle times": func(s *doctor.Snapshot) {
+			for i := range s.Pods {
+				metav1.SetMetaDataAnnotation(&s.Pods[i].ObjectMeta, appsv1alpha1.SettleTimeAnnotationKey, "30s")
+			}
+		},
+		"an adapter": func(s *doctor.Snapshot) {
+			s.Services[len(s.Services)-1].Finalizers = []string{"resource-consist.kusionstack.io/clean-slow"}
+		},
+		"other pods":  func(s *doctor.Snapshot) { s.Services[len(s.Services)-1].Spec.Selector["app"] = "db" },
+		"no selector": func(s *doctor.Snapshot) { s.Services[len(s.Services)-1].Spec.Selector = nil },
+		"a cluster IP": func(s *doctor.Snapshot) {
+			s.Services[len(s.Services)-1].Spec.Type = corev1.ServiceTypeClusterIP
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := healthy(t)
+			withService(local)(t, s)
+			change(s)
+			for _, finding := range doctor.Inspect(*s, doctor.Options{}, now).Findings {
+				if finding.Check == "service-not-confirmed" {
+					t.Error(finding.Text)
+				}
+			}
+		})
+	}
+}
+
 func withPod(b *builders.PodBuilder) func(*testing.T, *doctor.Snapshot) {
 	return func(_ *testing.T, s *doctor.Snapshot) { s.Pods[0] = *b.Obj() }
 }
@@ -477,6 +516,11 @@ func podFaults() map[string]fault {
 			withPod(pod("web-0").Finalizer(resourceconsist.GenerateLifecycleFinalizer("retired")).Terminating(now.Add(-time.Hour)))(t, s)
 			s.Services = append(s.Services, corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "retired"}})
 		}, "pod default/web-0", "has the finalizer of no adapter"},
+		"a load balancer checks nodes": {"service-not-confirmed", withService(corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
+		}), "service default/slow", "its load balancer checks nodes at an interval of its own (externalTrafficPolicy: Local), and no adapter confirms that the traffic of 3 pods is off"},
+		"a load balancer without an adapter": {"service-not-confirmed", withService(corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}), "service default/slow", "may have pods as targets"},
+		"clients that resolve a name":        {"service-not-confirmed", withService(corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}), "service default/slow", "headless"},
 		"a Service waits for its adapter": {"service-not-cleaned", func(_ *testing.T, s *doctor.Snapshot) {
 			ended := metav1.NewTime(now.Add(-time.Hour))
 			s.Services = append(s.Services, corev1.Service{ObjectMeta: metav1.ObjectMeta{

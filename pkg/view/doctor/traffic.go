@@ -28,6 +28,7 @@ func trafficChecks() []check {
 		{id: "adapter-not-used", reads: []Source{SourceAdapters}, find: (*inspection).adapterNotUsed},
 		{id: "finalizer-orphaned", reads: []Source{SourcePods, SourceServices}, find: (*inspection).finalizerOrphaned},
 		{id: "service-not-cleaned", reads: []Source{SourceServices}, find: (*inspection).serviceNotCleaned},
+		{id: "service-not-confirmed", reads: []Source{SourceServices, SourcePods}, find: (*inspection).serviceNotConfirmed},
 		{id: "traffic-off-long", reads: []Source{SourcePods}, find: (*inspection).trafficOffLong},
 		{id: "traffic-on-long", reads: []Source{SourcePods}, find: (*inspection).trafficOnLong},
 	}
@@ -89,6 +90,42 @@ func (in *inspection) serviceNotCleaned() []Finding {
 		})
 	}
 	return findings
+}
+
+// serviceNotConfirmed finds Services whose clients may know a pod for longer than the settle time of the manager, which is that of their
+// kube-proxy: no adapter confirms that traffic is off, and the pods set no settle time of their own.
+func (in *inspection) serviceNotConfirmed() []Finding {
+	var findings []Finding
+	for i := range in.Services {
+		service := &in.Services[i]
+		level, clients := slowClients(service)
+		timed := slices.DeleteFunc(in.selected(service.Namespace, &metav1.LabelSelector{MatchLabels: service.Spec.Selector}), func(pod *corev1.Pod) bool {
+			return lifecycle.NewPodFacts(pod).SettleTime != nil
+		})
+		if clients == "" || isAdapted(service) || len(service.Spec.Selector) == 0 || len(timed) == 0 {
+			continue
+		}
+		findings = append(findings, Finding{
+			Level: level, Object: object("service", service.Namespace, service.Name),
+			Text:   fmt.Sprintf("%s, and no adapter confirms that the traffic of %d pods is off: they are operated on after the settle time of the manager", clients, len(timed)),
+			Remedy: "Set the annotation " + appsv1alpha1.SettleTimeAnnotationKey + " in the pod template, or use an adapter",
+		})
+	}
+	return findings
+}
+
+// slowClients returns how clients of a Service learn that a pod serves no more, if not by kube-proxy.
+func slowClients(service *corev1.Service) (Level, string) {
+	switch {
+	case service.Spec.Type == corev1.ServiceTypeLoadBalancer && service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal:
+		return LevelWarning, "its load balancer checks nodes at an interval of its own (externalTrafficPolicy: Local)"
+	case service.Spec.Type == corev1.ServiceTypeLoadBalancer:
+		return LevelInfo, "its load balancer may have pods as targets"
+	case service.Spec.ClusterIP == corev1.ClusterIPNone:
+		return LevelInfo, "its clients resolve a name and may keep the address (headless)"
+	default:
+		return LevelInfo, ""
+	}
 }
 
 // finalizerOrphaned finds protection finalizers that no controller removes: no Service has them, and no
