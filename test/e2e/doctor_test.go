@@ -194,6 +194,9 @@ func (p scenario) seedRules(ctx context.Context) {
 	}
 	p.ruleNamed(ctx, "never", minAvailable("100%"))
 	p.ruleNamed(ctx, "count", maxUnavailable("25"))
+	surges := minAvailable("1")
+	surges.AvailablePolicy.Surge = intOrString("1")
+	p.ruleNamed(ctx, "surges", surges)
 	p.ruleNamed(ctx, "yes", appsv1alpha1.TransitionRule{Name: "approved", LabelCheck: requires("yes")})
 	p.ruleNamed(ctx, "no", appsv1alpha1.TransitionRule{Name: "approved", LabelCheck: requires("no")})
 	p.ruleNamed(ctx, "missing", appsv1alpha1.TransitionRule{Name: "shared", Rego: &appsv1alpha1.RegoRule{PolicyRef: &appsv1alpha1.PolicyReference{Name: "no-such-policy"}}})
@@ -239,8 +242,14 @@ func (p scenario) seedRules(ctx context.Context) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "other", Labels: map[string]string{appsv1alpha1.ControlLabelKey: "true"}},
 		Spec:       appsv1.DeploymentSpec{Replicas: new(int32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Template: template()},
 	}
+	recreates := deployment.DeepCopy()
+	recreates.Name, recreates.Spec.Strategy.Type = "recreates", appsv1.RecreateDeploymentStrategyType
+	Expect(p.admin.Create(ctx, recreates)).To(Succeed())
 	delete(deployment.Spec.Template.Labels, appsv1alpha1.ControlLabelKey)
 	Expect(p.admin.Create(ctx, deployment)).To(Succeed())
+	headless := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "headless"}}
+	headless.Spec = corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: map[string]string{"app": "web"}}
+	Expect(p.admin.Create(ctx, headless)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) {
 		p.kubectl(ctx, "annotate", "namespace", p.namespace, appsv1alpha1.BreakGlassAnnotationKey+"-")
 	})

@@ -107,7 +107,8 @@ func (in *inspection) serviceNotConfirmed() []Finding {
 		}
 		findings = append(findings, Finding{
 			Level: level, Object: object("service", service.Namespace, service.Name),
-			Text:   fmt.Sprintf("%s, and no adapter confirms that the traffic of %d pods is off: they are operated on after the settle time of the manager", clients, len(timed)),
+			Text: fmt.Sprintf("%s, and no adapter confirms that the traffic of %d pods is off: they are operated on after the settle time of the manager",
+				clients, len(timed)),
 			Remedy: "Set the annotation " + appsv1alpha1.SettleTimeAnnotationKey + " in the pod template, or use an adapter",
 		})
 	}
