@@ -210,6 +210,12 @@ func situationsOfTraffic() []explained {
 			p.service(ctx, controller.employer)
 			p.pod(ctx, "web-00", controller.announce)
 		}},
+		{name: "connections-left", prepare: func(ctx context.Context, p scenario) {
+			p.pods(ctx, 1, func(pod *corev1.Pod) {
+				pod.Annotations = map[string]string{appsv1alpha1.DrainEndpointAnnotationKey: ":8081/drain", appsv1alpha1.DrainTimeoutAnnotationKey: "1h"}
+			})
+			p.begin(ctx, p.get(ctx, "web-00"), explainID, explainID)
+		}},
 		{name: "waits-for-operation", prepare: started()},
 		{name: "operation-not-ended", prepare: func(ctx context.Context, p scenario) {
 			started()(ctx, p)

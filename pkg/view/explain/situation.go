@@ -48,6 +48,7 @@ const (
 	UnknownFinalizer     Situation = "unknown-finalizer"
 	EmployerGone         Situation = "employer-gone"
 	AdapterAway          Situation = "adapter-away"
+	ConnectionsLeft      Situation = "connections-left"
 	Kubelet              Situation = "kubelet"
 	ReadinessGate        Situation = "readiness-gate"
 	Settling             Situation = "settling"
@@ -105,8 +106,8 @@ func Situations() []Situation {
 		EvaluationFailed, CompileFailed, BadParameters, PolicyNotFound, TooLarge, NotReached, RuleDeleted,
 		WebhookPending, WebhookProcessing, WebhookRejected, WebhookFailed, WebhookUnresolvable, WebhookCircuitOpen, WebhookSecret,
 		DisruptionBudget, BudgetUnknown, NotReported, RollingUpdateMax,
-		TrafficStillOn, UnknownFinalizer, EmployerGone, AdapterAway, Kubelet, ReadinessGate, Settling, WaitsForOperation, OperationNotEnded,
-		DeletePermitted, OtherOperation, ContainersNotReady, NotScheduled, TrafficNotOn, StayOffline, InvalidLifecycle,
+		TrafficStillOn, UnknownFinalizer, EmployerGone, AdapterAway, ConnectionsLeft, Kubelet, ReadinessGate, Settling, WaitsForOperation,
+		OperationNotEnded, DeletePermitted, OtherOperation, ContainersNotReady, NotScheduled, TrafficNotOn, StayOffline, InvalidLifecycle,
 		BadAvailability, BadAnnotation, Terminating, TerminatingFinalizer, ManagerAway,
 		NotControlled, MirrorPod, GateMissing, DeleteHeld, EvictionHeld, ScaleDownKept, HoldBounded, HoldExpired, BreakGlass,
 		ClusterGlass, ExemptRevision, WouldWithhold, SkipsRules, NoRuleSelects, OperationOfPodOp,

@@ -27,6 +27,11 @@ func (x *explainer) trafficOff() {
 			Situation: Settling, Since: timeOrNil(x.state.Since),
 			Message: "traffic is off at the readiness gate; the operation starts once every node has removed the endpoint",
 		})
+	case pending.Drains:
+		x.because(rankLater, Reason{Situation: ConnectionsLeft, Message: pending.Text, Since: timeOrNil(pending.Since), Commands: []Command{{
+			"operate on it although connections may be left",
+			x.kubectl("annotate pod %s %s=1s --overwrite", x.pod.Name, appsv1alpha1.DrainTimeoutAnnotationKey),
+		}}})
 	case len(pending.Finalizers) == 0:
 		x.because(rankLater, Reason{Situation: Kubelet, Message: pending.Text, Since: timeOrNil(pending.Since), Commands: x.nodeCommands()})
 	default:
