@@ -133,7 +133,7 @@ func toolchain(ctx context.Context, variable string) (string, error) {
 // builder returns a builder of programs that have the version. It keeps binaries, so that a second release links
 // only what has changed.
 func (r *release) builder(variables map[string]string) build.Builder {
-	const pkg = module + "/pkg/buildinfo."
+	const pkg = module + "/pkg/runtime/buildinfo."
 	all := map[string]string{pkg + "version": r.tree.Version, pkg + "commit": r.tree.Commit, pkg + "date": r.tree.Date.Format("2006-01-02T15:04:05Z")}
 	maps.Copy(all, variables)
 	return build.Builder{Root: r.tree.Dir, Out: filepath.Join(r.tree.Dir, "bin", "release"), Variables: all}

@@ -2,6 +2,7 @@
 package build
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -77,8 +78,24 @@ func (b Builder) Build(ctx context.Context, program Program, platform Platform) 
 	if out, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s for %s: %w\n%s", program.Name, platform, err, out)
 	}
-	return path, nil
+	return path, b.checkVariables(path)
 }
+
+// checkVariables returns an error for a variable whose value is not in a binary: the linker ignores variables that do not exist.
+func (b Builder) checkVariables(path string) error {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("reading a program: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.Variables)) {
+		if !bytes.Contains(content, []byte(b.Variables[name])) {
+			return fmt.Errorf("%w: %s is not in %s", errNoVariable, name, path)
+		}
+	}
+	return nil
+}
+
+var errNoVariable = errors.New("the program has no such variable")
 
 // environment returns the variables that change binaries: those of the caller do not count.
 func environment(platform Platform) []string {

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -63,7 +64,7 @@ func TestBuildsInTwoFoldersAreEqual(t *testing.T) {
 // TestAProgramIsStatic builds a program that is linked dynamically with cgo.
 func TestAProgramIsStatic(t *testing.T) {
 	t.Setenv("CGO_ENABLED", "1")
-	opened, err := elf.Open(buildProgram(t, "package main\n\nimport _ \"os/user\"\n\nfunc main() {}\n", "v0.1.0"))
+	opened, err := elf.Open(buildProgram(t, strings.Replace(printing, "\n\n", "\n\nimport _ \"os/user\"\n\n", 1), "v0.1.0"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,6 +73,21 @@ func TestAProgramIsStatic(t *testing.T) {
 		if part.Type == elf.PT_INTERP || part.Type == elf.PT_DYNAMIC {
 			t.Errorf("the program is linked dynamically: %v", part.Type)
 		}
+	}
+}
+
+// TestAVariableMustExist shows that a variable in a package that was moved ends the build, which the linker does not.
+func TestAVariableMustExist(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{"go.mod": "module example.com/program\n\ngo 1.26.0\n", "main.go": printing} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	builder := build.Builder{Root: dir, Out: filepath.Join(dir, "bin"), Variables: map[string]string{"example.com/program/moved.commit": "9f3ab20c51d7"}}
+	_, err := builder.Build(t.Context(), build.Program{Name: "program", Module: ".", Package: "."}, build.Platform{OS: "linux", Arch: runtime.GOARCH})
+	if err == nil || !strings.Contains(err.Error(), "example.com/program/moved.commit") {
+		t.Errorf("got %v", err)
 	}
 }
 
