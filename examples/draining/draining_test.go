@@ -59,6 +59,16 @@ func drained(t *testing.T, url string) (before int) {
 	return 0
 }
 
+// reach waits until a count has been reached.
+func reach(t *testing.T, count *atomic.Int64, enough int64) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); count.Load() < enough; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d after a minute", count.Load(), enough)
+		}
+	}
+}
+
 // TestHTTP drains a server under clients that keep their connections and repeat no request, and kills it. No request fails.
 func TestHTTP(t *testing.T) {
 	t.Parallel()
@@ -106,17 +116,13 @@ func TestHTTP(t *testing.T) {
 			}
 		})
 	}
-	for sent.Load() < 200 {
-		time.Sleep(time.Millisecond)
-	}
+	reach(t, &sent, 200)
 	clients.address.Store(second.Listener.Addr().String())
 	if drained(t, "http://"+drain.Addr().String()+"/drain") == 0 {
 		t.Error("the first answer is that no connection is left")
 	}
 	server.Close()
-	for more := sent.Load() + 200; sent.Load() < more; {
-		time.Sleep(time.Millisecond)
-	}
+	reach(t, &sent, sent.Load()+200)
 	close(stop)
 	running.Wait()
 	t.Logf("%d of %d requests failed", failed.Load(), sent.Load())
@@ -200,18 +206,14 @@ func TestGRPC(t *testing.T) {
 			calls.Add(1)
 		}
 	})
-	for calls.Load() < 100 {
-		time.Sleep(time.Millisecond)
-	}
+	reach(t, &calls, 100)
 	clients.address.Store(other.Addr().String())
 	if status := callDrain(t, endpoint.URL); status != http.StatusAccepted {
 		t.Errorf("status %d although a stream is open", status)
 	}
 	endStream()
 	drained(t, endpoint.URL)
-	for more := calls.Load() + 100; calls.Load() < more; {
-		time.Sleep(time.Millisecond)
-	}
+	reach(t, &calls, calls.Load()+100)
 	close(stop)
 	calling.Wait()
 	again, err := grpc.NewClient(first, grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -81,7 +81,7 @@ func (e *endpoints) called(address string) int {
 	return e.calls[address]
 }
 
-// draining is a Gatherer over pods that no Service selects, with the clock of a bubble of synctest.
+// draining is a Gatherer over pods that no Service selects. It runs in a synctest bubble, whose clock it reads.
 type draining struct {
 	*testing.T
 	*endpoints
