@@ -26,18 +26,24 @@ func main() { println("version", version) }
 // buildProgram writes a program into a new folder, builds it, and returns the path of the binary.
 func buildProgram(t *testing.T, program, version string) string {
 	t.Helper()
+	path, err := tryBuild(t, program, map[string]string{"main.version": version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// tryBuild builds a program with variables.
+func tryBuild(t *testing.T, program string, variables map[string]string) (path string, err error) {
+	t.Helper()
 	dir := t.TempDir()
 	for name, content := range map[string]string{"go.mod": "module example.com/program\n\ngo 1.26.0\n", "main.go": program} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	builder := build.Builder{Root: dir, Out: filepath.Join(dir, "bin"), Variables: map[string]string{"main.version": version}}
-	path, err := builder.Build(t.Context(), build.Program{Name: "program", Module: ".", Package: "."}, build.Platform{OS: "linux", Arch: runtime.GOARCH})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
+	builder := build.Builder{Root: dir, Out: filepath.Join(dir, "bin"), Variables: variables}
+	return builder.Build(t.Context(), build.Program{Name: "program", Module: ".", Package: "."}, build.Platform{OS: "linux", Arch: runtime.GOARCH})
 }
 
 // TestBuildsInTwoFoldersAreEqual compares two builds without the results of earlier builds.
@@ -78,14 +84,7 @@ func TestAProgramIsStatic(t *testing.T) {
 
 // TestAVariableMustExist shows that a variable in a package that was moved ends the build, which the linker does not.
 func TestAVariableMustExist(t *testing.T) {
-	dir := t.TempDir()
-	for name, content := range map[string]string{"go.mod": "module example.com/program\n\ngo 1.26.0\n", "main.go": printing} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	builder := build.Builder{Root: dir, Out: filepath.Join(dir, "bin"), Variables: map[string]string{"example.com/program/moved.commit": "9f3ab20c51d7"}}
-	_, err := builder.Build(t.Context(), build.Program{Name: "program", Module: ".", Package: "."}, build.Platform{OS: "linux", Arch: runtime.GOARCH})
+	_, err := tryBuild(t, printing, map[string]string{"example.com/program/moved.commit": "9f3ab20c51d7"})
 	if err == nil || !strings.Contains(err.Error(), "example.com/program/moved.commit") {
 		t.Errorf("got %v", err)
 	}
