@@ -88,6 +88,9 @@ func unbounded(s schema, path string) []string {
 func TestEveryFieldOfTheAPIIsBounded(t *testing.T) {
 	for plural, crd := range crdSchemas(t) {
 		for _, part := range []string{"spec", "status"} {
+			if part == "status" && plural == "podoperationapprovals" {
+				continue // an approval is a fact; rules have a status
+			}
 			if len(crd.Properties[part].Properties) == 0 {
 				t.Errorf("%s has no %s", plural, part)
 			}

@@ -90,7 +90,8 @@ func TestPodWebhooksLeaveTheRestAlone(t *testing.T) {
 				// A kubelet may not change labels: a mutation would have its whole status
 				// update rejected. And no status waits for PodOps.
 				ours := []string{
-					"pods", "pods/eviction", "podtransitionrules", "podtransitionpolicies", "replicasets", "replicasets/scale", "deployments",
+					"pods", "pods/eviction", "podtransitionrules", "podtransitionpolicies", "podoperationapprovals",
+					"replicasets", "replicasets/scale", "deployments", "statefulsets", "daemonsets",
 				}
 				if !slices.Contains(ours, resource) {
 					t.Errorf("%s: resource %s is not ours to guard by a webhook", w.Name, resource)
@@ -162,12 +163,13 @@ func TestMutationAndValidationOfPodsSeeTheSame(t *testing.T) {
 }
 
 // A delete or an eviction must pass when no manager answers, or nodes could not be drained, and
-// PodOps could not be uninstalled. So must every change of a workload.
+// PodOps could not be uninstalled. So must every change of a workload. The schema of an approval requires what its webhook sets.
 func TestOnlyDeletesAndWorkloadsFailOpen(t *testing.T) {
 	for _, w := range allWebhooks(t) {
 		want := admissionregistrationv1.Fail
 		opens := slices.Contains(w.Rules[0].Operations, admissionregistrationv1.Delete) ||
-			slices.Contains(w.Rules[0].Resources, "pods/eviction") || slices.Contains(w.Rules[0].APIGroups, "apps")
+			slices.Contains(w.Rules[0].Resources, "pods/eviction") || slices.Contains(w.Rules[0].APIGroups, "apps") ||
+			slices.Contains(w.Rules[0].Resources, "podoperationapprovals")
 		if opens {
 			want = admissionregistrationv1.Ignore
 		}

@@ -16,6 +16,7 @@ import (
 //go:embed podops/lib/enforcement/enforcement.rego
 //go:embed podops/lib/quota/quota.rego
 //go:embed podops/lib/selector/selector.rego
+//go:embed podops/rules/approval/approval.rego
 //go:embed podops/rules/availability/availability.rego
 //go:embed podops/rules/custom/custom.rego
 //go:embed podops/rules/labelcheck/labelcheck.rego

@@ -75,7 +75,7 @@ func awaitKinds(ctx context.Context, mapper meta.RESTMapper, log logr.Logger) er
 // unknownKinds returns the kinds that the manager reads and the mapper does not know.
 func unknownKinds(mapper meta.RESTMapper) (unknown []string, err error) {
 	version := appsv1alpha1.GroupVersion()
-	for _, kind := range []string{"PodOperation", "PodTransitionPolicy", "PodTransitionRule", "TrafficAdapter"} {
+	for _, kind := range []string{"PodOperation", "PodOperationApproval", "PodTransitionPolicy", "PodTransitionRule", "TrafficAdapter"} {
 		_, err := mapper.RESTMapping(schema.GroupKind{Group: version.Group, Kind: kind}, version.Version)
 		switch {
 		case meta.IsNoMatchError(err):

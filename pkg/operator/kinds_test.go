@@ -39,7 +39,7 @@ func (d kindServer) RESTMapping(kind schema.GroupKind, versions ...string) (*met
 func served(policy, operation, rule, adapter time.Duration) map[string]time.Time {
 	now := time.Now()
 	return map[string]time.Time{
-		"PodTransitionPolicy": now.Add(policy), "PodOperation": now.Add(operation),
+		"PodTransitionPolicy": now.Add(policy), "PodOperation": now.Add(operation), "PodOperationApproval": now,
 		"PodTransitionRule": now.Add(rule), "TrafficAdapter": now.Add(adapter),
 	}
 }

@@ -31,6 +31,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/controllers/podtransitionrule"
+	"github.com/podops-dev/podops/pkg/core/approval"
 	"github.com/podops-dev/podops/pkg/core/objectbounds"
 	"github.com/podops-dev/podops/pkg/core/permit"
 	"github.com/podops-dev/podops/pkg/core/replicasetscale"
@@ -281,6 +282,7 @@ func cacheOptions(options Options) cache.Options {
 		services.Transform = slimService
 	}
 	byObject[&corev1.Service{}] = services
+	byObject[&appsv1alpha1.PodOperationApproval{}] = cache.ByObject{Transform: slimApproval}
 	byObject[&appsv1alpha1.PodOperation{}] = cache.ByObject{Transform: slimOperation}
 	byObject[&corev1.Pod{}] = cache.ByObject{
 		Label:     controlled(),
@@ -297,6 +299,16 @@ func cacheOptions(options Options) cache.Options {
 		byObject[bounded] = cache.ByObject{Transform: objectbounds.Load}
 	}
 	return cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: byObject}
+}
+
+// slimApproval drops labels and annotations, which users choose the size of.
+func slimApproval(object any) (any, error) {
+	if o, ok := object.(*appsv1alpha1.PodOperationApproval); ok {
+		return &appsv1alpha1.PodOperationApproval{ObjectMeta: metav1.ObjectMeta{
+			Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, CreationTimestamp: o.CreationTimestamp,
+		}, Spec: o.Spec}, nil
+	}
+	return object, nil
 }
 
 // slimNode keeps what rules read of a node: podindex.NewNode.
@@ -319,7 +331,7 @@ func controlled() labels.Selector {
 
 // workloadAnnotations returns the annotations of workloads that PodOps reads.
 func workloadAnnotations() []string {
-	return append(replicasetscale.Annotations(), appsv1alpha1.DeploymentRevisionAnnotationKey)
+	return append(replicasetscale.Annotations(), appsv1alpha1.DeploymentRevisionAnnotationKey, appsv1alpha1.TemplateAuthorAnnotationKey)
 }
 
 // slimWorkload drops the unused fields: most of a workload is the spec of its pods.
@@ -337,6 +349,7 @@ func slimWorkload(object any) (any, error) {
 		if len(kept) > 0 {
 			o.SetAnnotations(kept)
 		}
+		approval.Stamp(o)
 		boundWorkload(o)
 	}
 	switch o := object.(type) {

@@ -39,6 +39,7 @@ import (
 	"github.com/podops-dev/podops/pkg/telemetry/export"
 	"github.com/podops-dev/podops/pkg/webhookrule/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhookrule/webhooktask/dispatch"
+	approvalwebhook "github.com/podops-dev/podops/pkg/webhooks/approval"
 	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
 	podwebhook "github.com/podops-dev/podops/pkg/webhooks/pod"
 	policywebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionpolicy"
@@ -133,7 +134,7 @@ func (a *assembly) register() error {
 	}
 	mayRead := policywebhook.NewMayRead(a.clientset.AuthorizationV1().SubjectAccessReviews())
 	decoder, gate := admission.NewDecoder(a.GetScheme()), newGate()
-	a.serve(scaleHandlers(a.Manager, decoder, gate))
+	a.serve(workloadHandlers(a.Manager, decoder, gate))
 	a.serve(map[string]admission.Handler{
 		podwebhook.MutatePath:   gated{podwebhook.NewMutator(decoder, a.identity, times, clk).Expecting(expected).Settling(a.gatherer.Services), gate, largePod},
 		podwebhook.ValidatePath: gated{podwebhook.NewValidator(decoder, a.identity, times, clk), gate, largePod},
@@ -148,11 +149,13 @@ func (a *assembly) register() error {
 	return nil
 }
 
-// scaleHandlers returns the webhooks of ReplicaSets and Deployments by path.
-func scaleHandlers(mgr manager.Manager, decoder admission.Decoder, gate *loadshed.Gate) map[string]admission.Handler {
+// workloadHandlers returns the webhooks of workloads, and of decisions about them, by path.
+func workloadHandlers(mgr manager.Manager, decoder admission.Decoder, gate *loadshed.Gate) map[string]admission.Handler {
 	cached, live := replicasetpods.Reader{Reader: mgr.GetClient()}, replicasetpods.Reader{Reader: mgr.GetAPIReader()}
 	return map[string]admission.Handler{
 		replicasetwebhook.MutatePath:           gated{replicasetwebhook.NewMutator(decoder, cached, live), gate, largePod},
+		approvalwebhook.AuthorMutatePath:       gated{approvalwebhook.NewAuthorMutator(decoder), gate, largePod},
+		approvalwebhook.ApproverMutatePath:     gated{approvalwebhook.NewApproverMutator(decoder), gate, 0},
 		replicasetwebhook.DeploymentMutatePath: gated{replicasetwebhook.NewDeploymentMutator(decoder, mgr.GetClient()), gate, largePod},
 	}
 }

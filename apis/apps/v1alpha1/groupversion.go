@@ -20,7 +20,8 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&PodTransitionRule{}, &PodTransitionRuleList{},
 		&PodTransitionPolicy{}, &PodTransitionPolicyList{},
 		&TrafficAdapter{}, &TrafficAdapterList{},
-		&PodOperation{}, &PodOperationList{})
+		&PodOperation{}, &PodOperationList{},
+		&PodOperationApproval{}, &PodOperationApprovalList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion())
 	return nil
 }

@@ -293,6 +293,11 @@ const (
 	ReasonGateMissing = "GateMissing"
 )
 
+// TemplateAuthorAnnotationKey records who wrote the pod template of a Deployment, StatefulSet or DaemonSet whose pods are under PodOps:
+// the hash of the template (PodOperationApprovalSpec.Revision), a space, and the name of the user. Admission sets it with each
+// change of the template.
+const TemplateAuthorAnnotationKey = "podtransitionrule.kusionstack.io/template-author"
+
 // DeploymentRevisionAnnotationKey is set by the controller of Deployments on ReplicaSets.
 const DeploymentRevisionAnnotationKey = "deployment.kubernetes.io/revision"
 

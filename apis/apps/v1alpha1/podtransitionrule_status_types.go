@@ -26,6 +26,11 @@ const (
 	// MaxStatusRejections is the maximum number of rejections in an entry of status.rules.
 	MaxStatusRejections = 3
 
+	// MaxStatusApprovals is the maximum number of approved revisions in an entry of status.rules, and
+	// MaxStatusApprovers how many users each of them names.
+	MaxStatusApprovals = 3
+	MaxStatusApprovers = 10
+
 	// MaxStatusTasks is the number of calls of one rule that may be open at once, and
 	// MaxStatusTaskPods how many pods one call may contain. More pods wait.
 	MaxStatusTasks    = 8
@@ -217,6 +222,12 @@ type RuleStatus struct {
 	// +kubebuilder:validation:MaxItems=3
 	LastRejections []Rejection `json:"lastRejections,omitempty"`
 
+	// lastApprovals are the revisions that a rule of kind approval let replace pods, newest first; at most 3.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=3
+	LastApprovals []ApprovedRevision `json:"lastApprovals,omitempty"`
+
 	// quarantined is set while the rule is not evaluated, with the reason. An edit of the rule,
 	// or of its PodTransitionPolicy, lifts the quarantine, and so does a new value of the
 	// annotation podtransitionrule.kusionstack.io/lift-quarantine of the object.
@@ -377,6 +388,26 @@ type Rejection struct {
 	Message string `json:"message"`
 
 	// time of the decision.
+	Time metav1.Time `json:"time"`
+}
+
+// ApprovedRevision is a revision of a workload that users have approved.
+type ApprovedRevision struct {
+	// workload is the kind and the name of the workload.
+	// +kubebuilder:validation:MaxLength=270
+	Workload string `json:"workload"`
+
+	// revision is the hash of its pod template.
+	// +kubebuilder:validation:MaxLength=64
+	Revision string `json:"revision"`
+
+	// approvedBy are the users who have approved it, sorted; the first 10 of them.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	// +kubebuilder:validation:items:MaxLength=256
+	ApprovedBy []string `json:"approvedBy"`
+
+	// time at which the first pod passed.
 	Time metav1.Time `json:"time"`
 }
 

@@ -157,7 +157,9 @@ const (
 // TransitionRule is one rule: when it applies, and exactly one kind of check.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.availablePolicy) || !has(self.exemptRevisions) || self.exemptRevisions == 'None'",message="exemptRevisions does not apply to availablePolicy: every pod counts"
-// +kubebuilder:validation:XValidation:rule="[has(self.availablePolicy), has(self.labelCheck), has(self.webhook), has(self.rego)].filter(kind, kind).size() == 1",message="a rule must have exactly one of availablePolicy, labelCheck, webhook or rego"
+// +kubebuilder:validation:XValidation:rule="[has(self.availablePolicy), has(self.labelCheck), has(self.approval), has(self.webhook), has(self.rego)].filter(kind, kind).size() == 1",message="a rule must have exactly one of availablePolicy, labelCheck, approval, webhook or rego"
+// +kubebuilder:validation:XValidation:rule="!has(self.approval) || !has(self.stage) || self.stage in ['PreCheck', 'PreTrafficOff']",message="approval applies in the stage PreCheck only"
+// +kubebuilder:validation:XValidation:rule="!has(self.approval) || !has(self.exemptRevisions) || self.exemptRevisions != 'Outdated'",message="exemptRevisions Outdated does not apply to approval: it exempts every pod that a rollout replaces"
 type TransitionRule struct {
 	// name identifies the rule within this resource, in messages, in status and in
 	// the skip annotation of a pod.
@@ -210,6 +212,10 @@ type TransitionRule struct {
 	// labelCheck requires labels on the pod.
 	// +optional
 	LabelCheck *LabelCheck `json:"labelCheck,omitempty"`
+
+	// approval requires that users have approved the revision that replaces the pod.
+	// +optional
+	Approval *ApprovalRule `json:"approval,omitempty"`
 
 	// webhook calls an external service.
 	// +optional
@@ -325,6 +331,23 @@ type LabelCheck struct {
 	// requires is a label selector that the pod must match. Empty matches all pods.
 	// +required
 	Requires *metav1.LabelSelector `json:"requires"`
+}
+
+// ApprovalRule passes when enough users have approved the pod template of the workload at the top of the pod's
+// controllers, by PodOperationApprovals, and none has denied it. A pod that runs this template already passes: no revision
+// replaces it. For pods of Deployments, StatefulSets and DaemonSets; every pod of a DaemonSet needs the approval.
+type ApprovalRule struct {
+	// minApprovals is the number of users who must have approved. Default: 1.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10
+	MinApprovals int32 `json:"minApprovals,omitempty"`
+
+	// allowAuthor lets the approval of the user count who wrote the pod template. While it is false, and the author is not
+	// known, one approval more is required. Default: false.
+	// +optional
+	AllowAuthor bool `json:"allowAuthor,omitempty"`
 }
 
 // FailurePolicy is the consequence of an error of a webhook.

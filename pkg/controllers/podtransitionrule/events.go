@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/deferreddelete"
@@ -30,6 +31,9 @@ const (
 
 	// EventRolloutHeld, on a Deployment, reports that its pods wait for their deletion.
 	EventRolloutHeld = "RolloutHeld"
+
+	// EventRevisionApproved, on a workload, reports which users have approved the revision that replaces its pods.
+	EventRevisionApproved = "RevisionApproved"
 
 	// EventBreakGlass: the pod passed rules that withhold it, because of a break-glass annotation.
 	EventBreakGlass = "BreakGlass"
@@ -146,6 +150,28 @@ func (r *Reconciler) recordRollout(namespace string, held *rollout) {
 	}
 	r.recorder.Eventf(deployment, nil, eventTypeFor(reason.Code), EventRolloutHeld, eventAction(reason),
 		"%s for deletion, the first for rule %s: %s (%s)", pods, reason.Rule, reason.Message, reason.Code)
+}
+
+// maxApproved bounds the workloads of a namespace whose event is remembered.
+const maxApproved = 256
+
+// recordApproval records once for each revision of a workload who has approved it, as its first pod is permitted.
+func (r *Reconciler) recordApproval(snapshot snapshot, request rule.Request, approval *rule.Approval) {
+	owner, known := request.Pod.Owner, snapshot.state.approved
+	if !approval.IsUsed() || request.Stage != appsv1alpha1.StagePreCheck || known[owner.UID] == approval.Revision {
+		return
+	}
+	if known == nil || len(known) == maxApproved {
+		known = map[types.UID]string{}
+		snapshot.state.approved = known
+	}
+	known[owner.UID] = approval.Revision
+	workload := &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: owner.Kind},
+		ObjectMeta: metav1.ObjectMeta{Namespace: snapshot.Namespace, Name: owner.Name, UID: owner.UID},
+	}
+	r.recorder.Eventf(workload, nil, corev1.EventTypeNormal, EventRevisionApproved, "Approve",
+		"revision %.12s replaces its pods, approved by %s", approval.Revision, printable.Line(strings.Join(approval.ApprovedBy, ", "), rule.MaxMessageBytes))
 }
 
 // maxActionBytes is the bound of the API server.

@@ -87,6 +87,7 @@ func (r *Reconciler) writePermits(ctx context.Context, snapshot snapshot, o eval
 		for _, request := range granted[one.pod.UID] {
 			r.metrics.permitted(request.Stage)
 			r.recordWarnings(one.pod, request, o.Warnings(request.Key()))
+			r.recordApproval(snapshot, request, o.Approval(request.Pod))
 			r.recordWaivers(one.pod, request, o.Waivers(request))
 		}
 	}

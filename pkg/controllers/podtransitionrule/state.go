@@ -51,6 +51,9 @@ type namespaceState struct {
 
 	// explanations are the annotations that say why pods wait.
 	explanations explanations
+
+	// approved is the revision of each workload whose approval was recorded as an event.
+	approved map[types.UID]string
 }
 
 // rulesetState is the state of one PodTransitionRule.

@@ -95,6 +95,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, notifier *Notifier) erro
 		WatchesRawSource(source.TypedFunc[string](notifier.start)).
 		Watches(&appsv1alpha1.PodTransitionRule{}, feed(r.setRule, r.deleteRule)).
 		Watches(&appsv1alpha1.PodTransitionPolicy{}, feed(r.setPolicy, r.deletePolicy)).
+		Watches(&appsv1alpha1.PodOperationApproval{}, feed(r.setApproval, r.deleteApproval)).
 		WatchesMetadata(&corev1.Namespace{}, feed(r.setNamespace, r.deleteNamespace)).
 		Watches(&appsv1.ReplicaSet{}, feed(r.setOwner, r.deleteOwner)).
 		Watches(&appsv1.Deployment{}, feed(r.setOwner, r.deleteOwner)).
@@ -140,6 +141,18 @@ func (r *Reconciler) setPolicy(object client.Object) {
 }
 
 func (r *Reconciler) deletePolicy(object client.Object) { r.index.DeletePolicy(object.GetName()) }
+
+func (r *Reconciler) setApproval(object client.Object) {
+	if approval, ok := object.(*appsv1alpha1.PodOperationApproval); ok {
+		r.index.SetApproval(approval)
+	}
+}
+
+func (r *Reconciler) deleteApproval(object client.Object) {
+	if approval, ok := object.(*appsv1alpha1.PodOperationApproval); ok {
+		r.index.DeleteApproval(approval)
+	}
+}
 
 func (r *Reconciler) setNamespace(object client.Object) {
 	r.index.SetNamespace(object.GetName(), object.GetLabels())

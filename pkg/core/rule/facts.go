@@ -3,6 +3,7 @@
 package rule
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -163,6 +164,46 @@ type Request struct {
 	// Task is the state of the request at the external service of a webhook rule. It is set for the
 	// rule that is evaluated, and zero for all other kinds.
 	Task Task
+
+	// Approval has the decisions about the revision that replaces the pod, for a rule of kind approval; nil for all other
+	// kinds. It is not modified.
+	Approval *Approval
+}
+
+// Approval is what users have decided about the revision of a workload.
+type Approval struct {
+	// Workload is the kind and the name of the workload; empty for a pod without one of a kind that has revisions.
+	Workload string
+
+	// Revision is the hash of its pod template; empty while it is not known.
+	Revision string
+
+	// Current is true for a pod that runs the revision.
+	Current bool
+
+	// Author is the user who wrote the revision; empty if that is not known.
+	Author string
+
+	// ApprovedBy and DeniedBy are the users with decisions that have not expired, sorted.
+	ApprovedBy, DeniedBy []string
+
+	// Denial is the reason that the first user in DeniedBy gave.
+	Denial string
+
+	// Next is when the first of the decisions expires; zero for never.
+	Next time.Time
+}
+
+// IsUsed reports whether a pod that passes is replaced by a revision that users have approved.
+func (a *Approval) IsUsed() bool { return a != nil && !a.Current && len(a.ApprovedBy) > 0 }
+
+// Equals reports whether two approvals are the same; nil equals nil only.
+func (a *Approval) Equals(b *Approval) bool {
+	if a == nil || b == nil || a == b {
+		return a == b
+	}
+	return a.Workload == b.Workload && a.Revision == b.Revision && a.Current == b.Current && a.Author == b.Author &&
+		a.Denial == b.Denial && a.Next.Equal(b.Next) && slices.Equal(a.ApprovedBy, b.ApprovedBy) && slices.Equal(a.DeniedBy, b.DeniedBy)
 }
 
 // Requester is a client that requests the deletion of a pod, as its review has it: by what request, its class (a

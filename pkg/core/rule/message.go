@@ -32,6 +32,8 @@ func explain(code Code, rule appsv1alpha1.TransitionRule, request Request, capac
 		return explainCapacity(rule.AvailablePolicy, capacity)
 	case CodeLabelMismatch:
 		return explainLabels(rule.LabelCheck, request)
+	case CodeNotApproved, CodeRevisionDenied:
+		return explainApproval(rule.Approval, request.Approval)
 	case CodeUndefined:
 		return "the rule returned no verdict for this pod"
 	case CodeEvaluationFailed:

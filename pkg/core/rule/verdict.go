@@ -88,6 +88,12 @@ const (
 	// evaluated for the request, or the machine was too busy. A later round continues there.
 	CodeNotReached Code = "NotReached"
 
+	// CodeNotApproved means that too few users have approved the revision that replaces the pod.
+	CodeNotApproved Code = "NotApproved"
+
+	// CodeRevisionDenied means that a user has denied the revision that replaces the pod.
+	CodeRevisionDenied Code = "RevisionDenied"
+
 	// CodeBudgetUnknown means that the status of the PodDisruptionBudget does not say how many pods
 	// may be disrupted: the disruption controller has not seen its present spec, or has failed.
 	CodeBudgetUnknown Code = "BudgetUnknown"
@@ -176,9 +182,26 @@ type Kind string
 const (
 	KindAvailablePolicy Kind = "availablePolicy"
 	KindLabelCheck      Kind = "labelCheck"
+	KindApproval        Kind = "approval"
 	KindWebhook         Kind = "webhook"
 	KindRego            Kind = "rego"
 )
+
+// FindKind returns the kind of a valid rule.
+func FindKind(entry *appsv1alpha1.TransitionRule) Kind {
+	switch {
+	case entry.AvailablePolicy != nil:
+		return KindAvailablePolicy
+	case entry.LabelCheck != nil:
+		return KindLabelCheck
+	case entry.Approval != nil:
+		return KindApproval
+	case entry.Webhook != nil:
+		return KindWebhook
+	default:
+		return KindRego
+	}
+}
 
 // KindDisruptionBudget is the kind of a PodDisruptionBudget, which counts as a PreCheck rule of
 // the pods that it selects.

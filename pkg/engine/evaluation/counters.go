@@ -66,6 +66,7 @@ func (c *counters) count(f finding, last *counted, round *Count, now time.Time) 
 		c.status.WouldWithhold++
 		c.reject(*f.request, *f.would, now)
 	}
+	c.approve(f, applies, now)
 	*last = counted{
 		seen: true, applied: last.applied || applies, withheld: last.withheld || f.withheld != nil, would: last.would || f.would != nil,
 	}
@@ -77,6 +78,25 @@ func (c *counters) reject(request rule.Request, reason rule.Reason, now time.Tim
 		Pod: request.Pod.Name, ID: request.ID, Reason: string(reason.Code), Message: reason.Message, Time: StatusTime(now),
 	}}, c.status.LastRejections...)
 	c.status.LastRejections = last[:min(len(last), appsv1alpha1.MaxStatusRejections)]
+}
+
+// approve puts the revision first that replaces a pod which has passed, and drops the oldest revision beyond the bound.
+func (c *counters) approve(f finding, applies bool, now time.Time) {
+	approval := f.request.Approval
+	if !applies || f.withheld != nil || f.would != nil || !approval.IsUsed() {
+		return
+	}
+	by := approval.ApprovedBy[:min(len(approval.ApprovedBy), appsv1alpha1.MaxStatusApprovers)]
+	for i, known := range c.status.LastApprovals {
+		if known.Workload == approval.Workload && known.Revision == approval.Revision {
+			c.status.LastApprovals[i].ApprovedBy = by
+			return
+		}
+	}
+	last := append([]appsv1alpha1.ApprovedRevision{{
+		Workload: approval.Workload, Revision: approval.Revision, ApprovedBy: by, Time: StatusTime(now),
+	}}, c.status.LastApprovals...)
+	c.status.LastApprovals = last[:min(len(last), appsv1alpha1.MaxStatusApprovals)]
 }
 
 // Count has the numbers of requests that were new to a rule in a round, that it newly withheld, and that it

@@ -20,6 +20,7 @@ func (e *Evaluator) Evaluate(
 		Evaluation: e.newEvaluation(snapshot, now),
 		turn:       t, state: state, modules: modules, calls: calls, rejectionRetry: e.rejectionRetry,
 	}
+	w.approvals = newApprovals(snapshot.Approvals, now)
 	w.exceptions.held = state.observeHolds(snapshot, e.hold, now)
 	candidates := map[string]*permit.Candidate{}
 	for _, request := range snapshot.Waiting {
@@ -82,6 +83,9 @@ func (w *evaluating) evaluateRule(ctx context.Context, eval *Rule, candidates ma
 	requests, version := inStage(view.Waiting, prepared.stage), view.WaitingVersion
 	if prepared.webhook != nil && prepared.err == nil {
 		requests, version = w.loadTasks(eval, requests), 0 // their tasks change, too
+	}
+	if prepared.kind == rule.KindApproval {
+		requests, version = w.approvals.add(requests), 0 // users decide meanwhile
 	}
 	verdicts := w.verdicts(ctx, eval, recalled, requests, version)
 	if eval.Calls != nil {

@@ -27,6 +27,9 @@ type Evaluation struct {
 	// disruptions are the PodDisruptionBudgets by their id.
 	disruptions map[rule.RuleID]*disruption
 
+	// approvals are the decisions of users about workloads.
+	approvals approvals
+
 	// exceptions are why requests pass rules that withhold them.
 	exceptions exceptions
 

@@ -33,6 +33,9 @@ func (e *Rule) reason(remembered remark, request rule.Request, verdict rule.Verd
 	case e.Calls != nil:
 		// openCalls schedules the next call.
 		reason.NextCheck = request.Task.RetryAt
+	case code == rule.CodeRevisionDenied && request.Approval != nil && request.Approval.Next.After(e.env.Now):
+		reason.NextCheck = request.Approval.Next
+		retry = max(reason.NextCheck.Sub(e.env.Now), time.Millisecond)
 	case e.prepared.enforced() && (verdict.RetryAfter > 0 || e.prepared.needs().Now && code != rule.CodeNotReached):
 		reason.NextCheck = remembered.of.notes[remembered.at].schedule(verdict, e.env.Now)
 		retry = max(reason.NextCheck.Sub(e.env.Now), time.Millisecond)

@@ -268,7 +268,7 @@ func isSame(a, b *rule.Request) bool {
 // sameFacts reports whether a rule reads equal facts from both requests, with the details of their pods or without.
 func sameFacts(a, b *rule.Request, details bool) bool {
 	version := b.Pod.VersionWith(details)
-	return a.Type == b.Type && a.Cause == b.Cause && a.Requester == b.Requester && a.Attempt == b.Attempt && a.Task == b.Task &&
+	return a.Type == b.Type && a.Cause == b.Cause && a.Requester == b.Requester && a.Attempt == b.Attempt && a.Task == b.Task && a.Approval.Equals(b.Approval) &&
 		(a.Pod == b.Pod || a.Pod.VersionWith(details) == version && version != "")
 }
 

@@ -152,7 +152,7 @@ func unloaded(object types.NamespacedName, entry appsv1alpha1.TransitionRule, ge
 
 // evaluationCost orders the kinds of rules: cheap rules are evaluated first.
 func evaluationCost(kind rule.Kind) int {
-	return slices.Index([]rule.Kind{rule.KindLabelCheck, rule.KindRego, rule.KindWebhook, rule.KindAvailablePolicy}, kind)
+	return slices.Index([]rule.Kind{rule.KindLabelCheck, rule.KindApproval, rule.KindRego, rule.KindWebhook, rule.KindAvailablePolicy}, kind)
 }
 
 // joinErrors joins the compile errors of a PodTransitionRule.

@@ -77,7 +77,7 @@ func (e *Engine) compiledBuiltIn(ctx context.Context, kind rule.Kind) (*compiled
 		return known, nil
 	}
 	switch kind {
-	case rule.KindAvailablePolicy, rule.KindLabelCheck, rule.KindWebhook:
+	case rule.KindAvailablePolicy, rule.KindLabelCheck, rule.KindApproval, rule.KindWebhook:
 	default:
 		return nil, fmt.Errorf("rules of kind %q cannot be evaluated", kind)
 	}

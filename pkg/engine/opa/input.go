@@ -16,10 +16,10 @@ type key struct {
 }
 
 // batchInput returns the input of a built-in rule, and the keys of its requests in the given order.
-// No two requests may have the same key: OPA would build an object that has it twice. tasks adds
-// the tasks of the requests, for rules of kind webhook.
+// No two requests may have the same key: OPA would build an object that has it twice. kind adds
+// what only rules of this kind read: the tasks or the approvals of the requests.
 func batchInput(
-	rule *ast.Term, stage appsv1alpha1.TransitionStage, counts rule.Counts, requests []rule.Request, tasks bool,
+	literal *ast.Term, stage appsv1alpha1.TransitionStage, counts rule.Counts, requests []rule.Request, kind rule.Kind,
 ) ([]key, ast.Value) {
 	keys := make([]key, 0, len(requests))
 	entries := make([][2]*ast.Term, 0, len(requests))
@@ -34,8 +34,11 @@ func batchInput(
 				named("type", ast.StringTerm(request.Type)),
 			)),
 		}
-		if tasks {
+		switch {
+		case kind == rule.KindWebhook:
 			known = append(known, named("task", taskTerm(request.Task)))
+		case kind == rule.KindApproval && request.Approval != nil:
+			known = append(known, named("approval", approvalTerm(request.Approval)))
 		}
 		entries = append(entries, [2]*ast.Term{term, ast.ObjectTerm(known...)})
 	}
@@ -43,7 +46,25 @@ func batchInput(
 		named("stage", ast.StringTerm(string(stage))),
 		named("counts", countsTerm(counts)),
 		named("requests", ast.ObjectTerm(entries...)),
-		named("rule", rule),
+		named("rule", literal),
+	)
+}
+
+// approvalTerm returns the part of an approval that a rule of kind approval reads.
+func approvalTerm(approval *rule.Approval) *ast.Term {
+	users := func(names []string) *ast.Term {
+		terms := make([]*ast.Term, 0, len(names))
+		for _, name := range names {
+			terms = append(terms, ast.StringTerm(name))
+		}
+		return ast.ArrayTerm(terms...)
+	}
+	return ast.ObjectTerm(
+		named("revision", ast.StringTerm(approval.Revision)),
+		named("current", ast.InternedTerm(approval.Current)),
+		named("author", ast.StringTerm(approval.Author)),
+		named("approved_by", users(approval.ApprovedBy)),
+		named("denied_by", users(approval.DeniedBy)),
 	)
 }
 

@@ -173,7 +173,7 @@ func (p *Program) observeAll(ctx context.Context, counts rule.Counts, requests [
 	}
 	for start := 0; start == 0 || start < len(requests); start += batch {
 		part := requests[start:min(start+batch, len(requests))]
-		keys, input := batchInput(read.rule, p.stage, counts, part, p.calls())
+		keys, input := batchInput(read.rule, p.stage, counts, part, p.kind)
 		began := time.Now()
 		term, err := (*ast.Term)(nil), returned.err
 		if err == nil {
@@ -213,7 +213,7 @@ func (p *Program) evaluateBatch(ctx context.Context, counts rule.Counts, request
 	if err != nil {
 		return rule.Result{}, err
 	}
-	keys, input := batchInput(read.rule, p.stage, counts, requests, p.calls())
+	keys, input := batchInput(read.rule, p.stage, counts, requests, p.kind)
 	term, err := p.decide(ctx, input)
 	if err != nil {
 		return rule.Result{}, err

@@ -16,7 +16,7 @@ import (
 
 // projection is the part of a request that a built-in rule reads: the labels that it names, whether
 // the pod skips it, the type of the operation if it has conditions, whether the pod is available if
-// it is an availablePolicy, and the state of the task if it is a webhook. The input of Rego has
+// it is an availablePolicy, the state of the task if it is a webhook, and the approval if it is an approval. The input of Rego has
 // nothing else, so requests with equal projections have the same verdict. (The input also has the
 // UID and the id, as the key of the request, which the library does not read.)
 type projection struct {
@@ -25,6 +25,7 @@ type projection struct {
 	operations bool
 	available  bool
 	task       bool
+	approval   bool
 }
 
 // newProjection returns the projection for a rule of a built-in kind; an empty literal is an empty object.
@@ -56,6 +57,7 @@ func newProjection(kind rule.Kind, literal []byte) (projection, error) {
 		operations: len(literalFields.Conditions) > 0,
 		available:  kind == rule.KindAvailablePolicy,
 		task:       kind == rule.KindWebhook,
+		approval:   kind == rule.KindApproval,
 	}, nil
 }
 
@@ -79,6 +81,9 @@ func (l projection) appendKey(projected []byte, request rule.Request) []byte {
 	if l.task {
 		projected = appendText(appendText(projected, string(request.Task.State)), request.Task.Class)
 	}
+	if l.approval {
+		projected = appendApproval(projected, request.Approval)
+	}
 	if l.operations {
 		projected = appendText(projected, request.Type)
 	}
@@ -89,6 +94,25 @@ func (l projection) appendKey(projected []byte, request rule.Request) []byte {
 			continue
 		}
 		projected = appendText(append(projected, 1), value)
+	}
+	return projected
+}
+
+// appendApproval appends what a rule reads of an approval.
+func appendApproval(projected []byte, approval *rule.Approval) []byte {
+	if approval == nil {
+		return append(projected, 0)
+	}
+	current := byte(1)
+	if approval.Current {
+		current = 2
+	}
+	projected = appendText(appendText(append(projected, current), approval.Revision), approval.Author)
+	for _, users := range [][]string{approval.ApprovedBy, approval.DeniedBy} {
+		projected = binary.AppendUvarint(projected, uint64(len(users)))
+		for _, user := range users {
+			projected = appendText(projected, user)
+		}
 	}
 	return projected
 }
@@ -116,6 +140,9 @@ func (l projection) project(request rule.Request) rule.Request {
 	projected := rule.Request{Pod: pod, Stage: request.Stage, ID: request.ID}
 	if l.operations {
 		projected.Type = request.Type
+	}
+	if l.approval {
+		projected.Approval = request.Approval
 	}
 	if l.task {
 		projected.Task = rule.Task{

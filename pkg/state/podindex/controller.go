@@ -43,7 +43,7 @@ func (x *Index) referAbove(n *namespace, name string) {
 	above := map[types.UID]Controller{}
 	for uid := range n.controllers {
 		owner := n.owners[uid]
-		if by := owner.Above; owner.Kind == kindReplicaSet && owner.Controller != "" && by.Kind != "Deployment" {
+		if by := owner.Above; owner.Kind == kindReplicaSet && owner.Controller != "" && by.Kind != kindDeployment {
 			above[owner.Controller] = Controller{Namespace: name, APIVersion: by.APIVersion, Kind: by.Kind, Name: by.Name, UID: owner.Controller}
 		}
 	}

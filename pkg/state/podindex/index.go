@@ -77,8 +77,11 @@ type namespace struct {
 	// newest has the highest revisions of each Deployment's ReplicaSets, by its UID.
 	newest map[types.UID]int64
 
-	// newestHash has the template hash that each of these ReplicaSets has, by the UID of the Deployment.
-	newestHash map[types.UID]string
+	// newestReplicaSet has the UIDs of these ReplicaSets, by the UID of the Deployment.
+	newestReplicaSet map[types.UID]types.UID
+
+	// approvals are the PodOperationApprovals; nil without any.
+	approvals decisions
 
 	// oldest is the time at which the first ReplicaSet of each Deployment was created. See
 	// noteOldest.
@@ -141,10 +144,10 @@ func (n *namespace) custom() bool {
 	return false
 }
 
-// forgetEmpty removes a namespace that has no pods, rules, owners or PodDisruptionBudgets.
+// forgetEmpty removes a namespace that has no pods, rules, owners, PodDisruptionBudgets or PodOperationApprovals.
 func (x *Index) forgetEmpty(name string) {
 	n, ok := x.namespaces[name]
-	if ok && len(n.pods) == 0 && len(n.rules) == 0 && len(n.retired) == 0 && len(n.owners) == 0 && len(n.disruptions) == 0 {
+	if ok && len(n.pods) == 0 && len(n.rules) == 0 && len(n.retired) == 0 && len(n.owners) == 0 && len(n.disruptions) == 0 && len(n.approvals) == 0 {
 		delete(x.namespaces, name)
 	}
 }

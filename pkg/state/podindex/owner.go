@@ -79,6 +79,12 @@ type Owner struct {
 	// Terminating is true once it has a deletion timestamp.
 	Terminating bool
 
+	// Template is the hash of the pod template (approval.Revision) of a ReplicaSet, Deployment, StatefulSet or DaemonSet of controlled
+	// pods, and Author who wrote it; empty if that is not known. Processed is false while the status is of an older template.
+	Template  string
+	Author    string
+	Processed bool
+
 	// Replaces is the StatefulSet or the DaemonSet itself, whose wishes for its pods are computed from it; nil for other
 	// kinds. It must not be modified. Progress is what they follow from.
 	Replaces deferreddelete.Owner
@@ -93,15 +99,21 @@ type OwnerName struct{ APIVersion, Kind, Name string }
 func (o Owner) hasSamePlace(other Owner) bool {
 	return o.UpdateRevision == other.UpdateRevision && o.CurrentRevision == other.CurrentRevision && o.Created.Equal(other.Created) &&
 		(o.Desired == 0) == (other.Desired == 0) && o.Controller == other.Controller && o.Kind == other.Kind && o.Name == other.Name &&
-		o.Revision == other.Revision && o.Above == other.Above && o.scales() == other.scales()
+		o.Revision == other.Revision && o.Template == other.Template && o.Above == other.Above && o.scales() == other.scales()
 }
 
 // equals reports whether another version of a workload is the same.
 func (o Owner) equals(other Owner) bool {
-	return o.hasSamePlace(other) && o.Desired == other.Desired && o.MinReady == other.MinReady && o.Terminating == other.Terminating &&
-		o.Uncounted == other.Uncounted && o.Scale == other.Scale && o.Observed == other.Observed && o.Unlabeled == other.Unlabeled &&
-		o.Unreadable == other.Unreadable && o.Recreates == other.Recreates && o.Surges == other.Surges && o.Paused == other.Paused && o.Progress == other.Progress &&
+	return o.hasSamePlace(other) && o.hasSameNumbers(other) && o.Terminating == other.Terminating && o.Unreadable == other.Unreadable &&
+		o.Recreates == other.Recreates && o.Surges == other.Surges && o.Paused == other.Paused && o.Progress == other.Progress &&
+		o.Author == other.Author && o.Processed == other.Processed &&
 		slices.Equal(o.SkipRules, other.SkipRules) && maps.Equal(o.TemplateLabels, other.TemplateLabels)
+}
+
+// hasSameNumbers reports whether another version of a workload has, and wants, the same numbers of pods.
+func (o Owner) hasSameNumbers(other Owner) bool {
+	return o.Desired == other.Desired && o.MinReady == other.MinReady && o.Uncounted == other.Uncounted && o.Scale == other.Scale &&
+		o.Observed == other.Observed && o.Unlabeled == other.Unlabeled
 }
 
 // covers reports whether the rule selects the pods of the workload's template. A rule that selects
@@ -243,7 +255,12 @@ func (n *namespace) top(uid types.UID) (types.UID, bool) {
 	return "", false
 }
 
-const kindReplicaSet = "ReplicaSet"
+const (
+	kindReplicaSet  = "ReplicaSet"
+	kindDeployment  = "Deployment"
+	kindStatefulSet = "StatefulSet"
+	kindDaemonSet   = "DaemonSet"
+)
 
 // maxOwnerDepth bounds the length of a chain, since owners may form a cycle.
 const maxOwnerDepth = 8
@@ -312,18 +329,21 @@ func (n *namespace) waitingOwners(waiting []rule.Request) (map[types.UID]waiting
 			replaces: owner.Replaces,
 		}
 		if top, known := n.owners[c.top]; known && !top.Uncounted {
-			workloads[c.top] = rule.Workload{Desired: top.Desired, Paused: top.Paused, Revision: cmp.Or(top.UpdateRevision, n.newestHash[c.top])}
+			newest := n.owners[n.newestReplicaSet[c.top]]
+			workloads[c.top] = rule.Workload{
+				Desired: top.Desired, Paused: top.Paused, Revision: cmp.Or(top.UpdateRevision, revisionHash(newest.TemplateLabels)),
+			}
 		}
 	}
 	return controllers, workloads
 }
 
-// noteNewest updates the newest revision of each Deployment, and its hash.
+// noteNewest updates the newest revision of each Deployment, and its ReplicaSet.
 func (n *namespace) noteNewest() {
-	n.newest, n.newestHash = map[types.UID]int64{}, map[types.UID]string{}
+	n.newest, n.newestReplicaSet = map[types.UID]int64{}, map[types.UID]types.UID{}
 	for _, owner := range n.owners {
 		if owner.Controller != "" && owner.Revision >= n.newest[owner.Controller] {
-			n.newest[owner.Controller], n.newestHash[owner.Controller] = owner.Revision, revisionHash(owner.TemplateLabels)
+			n.newest[owner.Controller], n.newestReplicaSet[owner.Controller] = owner.Revision, owner.UID
 		}
 	}
 	n.noteOldest()

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/core/approval"
 	"github.com/podops-dev/podops/pkg/core/deferreddelete"
 	"github.com/podops-dev/podops/pkg/core/podstate"
 	"github.com/podops-dev/podops/pkg/core/replicasetscale"
@@ -21,7 +22,9 @@ func NewOwner(object metav1.Object) (owner Owner, counts bool) {
 	owner = Owner{
 		UID: object.GetUID(), Namespace: object.GetNamespace(), Name: object.GetName(),
 		Terminating: object.GetDeletionTimestamp() != nil, Created: object.GetCreationTimestamp().Time, Surges: deferreddelete.Surges(object),
+		Template: approval.Stamped(object), Processed: true,
 	}
+	owner.Author = approval.Author(object.GetAnnotations(), owner.Template)
 	if controller := metav1.GetControllerOf(object); controller != nil {
 		owner.Controller = controller.UID
 		owner.Above = OwnerName{APIVersion: controller.APIVersion, Kind: controller.Kind, Name: controller.Name}
@@ -38,20 +41,22 @@ func NewOwner(object metav1.Object) (owner Owner, counts bool) {
 		}
 	case *appsv1.Deployment:
 		owner.Paused = o.Spec.Paused
-		owner.Kind, owner.Desired, owner.TemplateLabels = "Deployment", replicas(o.Spec.Replicas), o.Spec.Template.Labels
+		owner.Kind, owner.Desired, owner.TemplateLabels = kindDeployment, replicas(o.Spec.Replicas), o.Spec.Template.Labels
 		if owner.Recreates = o.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType; owner.Recreates {
 			owner.SkipRules = podstate.SkipRules(o.Spec.Template.Annotations)
 		}
 	case *appsv1.StatefulSet:
 		owner.Replaces, owner.Progress = o, deferreddelete.Progress(o)
+		owner.Processed = o.Status.ObservedGeneration >= o.Generation
 		owner.MinReady = seconds(o.Spec.MinReadySeconds)
 		owner.UpdateRevision, owner.CurrentRevision = o.Status.UpdateRevision, o.Status.CurrentRevision
-		owner.Kind, owner.Desired, owner.TemplateLabels = "StatefulSet", replicas(o.Spec.Replicas), o.Spec.Template.Labels
+		owner.Kind, owner.Desired, owner.TemplateLabels = kindStatefulSet, replicas(o.Spec.Replicas), o.Spec.Template.Labels
 	case *appsv1.DaemonSet:
 		// Before the controller has counted nodes for the first time, the number in the status is 0.
 		owner.Replaces, owner.Progress = o, deferreddelete.Progress(o)
+		owner.Processed = o.Status.ObservedGeneration >= o.Generation
 		owner.MinReady = seconds(o.Spec.MinReadySeconds)
-		owner.Kind, owner.TemplateLabels = "DaemonSet", o.Spec.Template.Labels
+		owner.Kind, owner.TemplateLabels = kindDaemonSet, o.Spec.Template.Labels
 		owner.Desired, owner.Uncounted = int(o.Status.DesiredNumberScheduled), o.Status.ObservedGeneration == 0
 	case *batchv1.Job:
 		if !appsv1alpha1.IsControlled(o.Spec.Template.Labels) {

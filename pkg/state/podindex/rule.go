@@ -61,6 +61,9 @@ type ruleset struct {
 	custom   bool
 	policies []string
 
+	// approval is true if some rule is of kind approval.
+	approval bool
+
 	// targets are the first names of the selected pods; nil when not known. Statuses share
 	// them, so they are replaced and never modified.
 	targets []string
@@ -78,6 +81,7 @@ func newRule(object *appsv1alpha1.PodTransitionRule, versions *uint64) *ruleset 
 	}
 	r.selector, r.selectorErr = Selector(object)
 	r.custom = slices.ContainsFunc(object.Spec.Rules, func(rule appsv1alpha1.TransitionRule) bool { return rule.Rego != nil })
+	r.approval = slices.ContainsFunc(object.Spec.Rules, func(rule appsv1alpha1.TransitionRule) bool { return rule.Approval != nil })
 	r.policies = policyusers.Index(object)
 	return r
 }

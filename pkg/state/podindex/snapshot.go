@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/core/approval"
 	"github.com/podops-dev/podops/pkg/core/deferreddelete"
 	"github.com/podops-dev/podops/pkg/core/permit"
 	"github.com/podops-dev/podops/pkg/core/rule"
@@ -60,6 +61,9 @@ type Snapshot struct {
 
 	// Workloads are the workloads of the pods that wait, by UID, if their numbers are known. Nil when nothing waits.
 	Workloads map[types.UID]rule.Workload
+
+	// Approvals are the decisions about the workloads of the pods that wait, by UID. Nil without a rule of kind approval.
+	Approvals map[types.UID]approval.Workload
 
 	// Nodes are the known nodes of the pods that wait.
 	Nodes map[string]*rule.Node
@@ -228,6 +232,7 @@ func (x *Index) Snapshot(name string, pods func(*appsv1alpha1.PodTransitionRule)
 		v.controllers, v.Workloads = n.waitingOwners(v.Waiting)
 		v.kept = n.kept(v.Waiting)
 		v.Nodes = x.waitingNodes(v.Waiting)
+		v.Approvals = n.waitingApprovals(v.Waiting)
 	}
 	v.Disruptions = n.disruptionViews(v.versions)
 	for _, p := range n.leftover {

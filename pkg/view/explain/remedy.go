@@ -28,6 +28,8 @@ func (x *explainer) remedies(reason Reason, ruleset string) []Command {
 			return []Command{{"see why the first pod in the way is not available", x.podops("explain pod/%s", reason.InTheWay[0].Name)}, look}
 		}
 		return []Command{look}
+	case NotApproved, RevisionDenied:
+		return append(x.approvalCommands(reason.Situation), look)
 	case Quarantined:
 		return []Command{
 			{"edit the module, so that it needs less", x.policyEdit(spec, ruleset)},
@@ -51,6 +53,20 @@ func (x *explainer) remedies(reason Reason, ruleset string) []Command {
 	default:
 		return []Command{look}
 	}
+}
+
+// approvalCommands returns the commands with which users decide about the revision that replaces the pod; nil for a pod without a workload.
+func (x *explainer) approvalCommands(situation Situation) []Command {
+	owner := x.s.Owner(x.pod)
+	if x.s.Template(owner) == nil || owner.Kind == "ReplicaSet" {
+		return nil
+	}
+	workload := strings.ToLower(owner.Kind) + "/" + owner.Name
+	see := Command{"see what it changes, and who has decided", x.podops("approvals %s", workload)}
+	if situation == RevisionDenied {
+		return []Command{see, {"or go back to the revision before", x.kubectl("rollout undo %s", workload)}}
+	}
+	return []Command{see, {"approve it, as a user who did not write it", x.podops("approve %s", workload)}}
 }
 
 // surgeCommands returns the command after which the Deployment of the pod starts another pod before this one goes; nil without a Deployment

@@ -13,6 +13,8 @@ const (
 	WaitsItsTurn     Situation = "waits-its-turn"
 	NeverPasses      Situation = "never-passes"
 	PassesWithSurge  Situation = "passes-with-surge"
+	NotApproved      Situation = "not-approved"
+	RevisionDenied   Situation = "revision-denied"
 	NotAllowed       Situation = "not-allowed"
 	Denied           Situation = "denied"
 	WrongType        Situation = "wrong-type"
@@ -102,8 +104,8 @@ const (
 // Situations returns all situations.
 func Situations() []Situation {
 	return []Situation{
-		LabelMismatch, NoRoom, WaitsItsTurn, NeverPasses, PassesWithSurge, NotAllowed, Denied, WrongType, Undefined, Timeout, Quarantined,
-		EvaluationFailed, CompileFailed, BadParameters, PolicyNotFound, TooLarge, NotReached, RuleDeleted,
+		LabelMismatch, NoRoom, WaitsItsTurn, NeverPasses, PassesWithSurge, NotApproved, RevisionDenied, NotAllowed, Denied, WrongType,
+		Undefined, Timeout, Quarantined, EvaluationFailed, CompileFailed, BadParameters, PolicyNotFound, TooLarge, NotReached, RuleDeleted,
 		WebhookPending, WebhookProcessing, WebhookRejected, WebhookFailed, WebhookUnresolvable, WebhookCircuitOpen, WebhookSecret,
 		DisruptionBudget, BudgetUnknown, NotReported, RollingUpdateMax,
 		TrafficStillOn, UnknownFinalizer, EmployerGone, AdapterAway, ConnectionsLeft, Kubelet, ReadinessGate, Settling, WaitsForOperation,

@@ -61,7 +61,7 @@ func (x *explainer) blocked(id string, stage appsv1alpha1.TransitionStage) []app
 			Name: x.pod.Name, Stage: stage, ID: id, Rule: name + "/" + withheld.Rule, Reason: withheld.Code, Message: withheld.Message,
 		}
 		if spec := x.spec(entry.Rule); spec != nil {
-			entry.Kind = ruleKind(spec)
+			entry.Kind = string(rule.FindKind(spec))
 		}
 		add(entry)
 	}
@@ -140,6 +140,7 @@ func (x *explainer) goesFirst(reason *Reason, operation podstate.Operation) {
 func findSituation(code rule.Code) Situation {
 	known := map[rule.Code]Situation{
 		rule.CodeLabelMismatch: LabelMismatch, rule.CodeNoRoom: NoRoom, rule.CodeUndefined: Undefined,
+		rule.CodeNotApproved: NotApproved, rule.CodeRevisionDenied: RevisionDenied,
 		rule.CodeEvaluationFailed: EvaluationFailed, rule.CodeCompileFailed: CompileFailed, rule.CodeNotAllowed: NotAllowed,
 		rule.CodeDenied: Denied, rule.CodeWrongType: WrongType, rule.CodeTimeout: Timeout, rule.CodePolicyTooExpensive: Quarantined,
 		rule.CodeInvalidParameters: BadParameters, rule.CodePolicyNotFound: PolicyNotFound, rule.CodeTooLarge: TooLarge,
@@ -298,19 +299,6 @@ func findRule(object *appsv1alpha1.PodTransitionRule, name string) *appsv1alpha1
 		}
 	}
 	return nil
-}
-
-func ruleKind(entry *appsv1alpha1.TransitionRule) string {
-	switch {
-	case entry.AvailablePolicy != nil:
-		return string(rule.KindAvailablePolicy)
-	case entry.LabelCheck != nil:
-		return string(rule.KindLabelCheck)
-	case entry.Webhook != nil:
-		return string(rule.KindWebhook)
-	default:
-		return string(rule.KindRego)
-	}
 }
 
 // stalledFor returns the reason of a PodTransitionRule's condition Stalled; empty if it is not stalled.

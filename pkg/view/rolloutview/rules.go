@@ -77,7 +77,7 @@ func (v *verdicts) add(set *appsv1alpha1.PodTransitionRule, reasons map[string]m
 			continue
 		}
 		out := Rule{
-			Name: set.Name + "/" + entry.Name, Kind: string(ruleKind(entry)), Stage: cmp.Or(entry.Stage, appsv1alpha1.StagePreCheck),
+			Name: set.Name + "/" + entry.Name, Kind: string(rule.FindKind(entry)), Stage: cmp.Or(entry.Stage, appsv1alpha1.StagePreCheck),
 			Enforcement: cmp.Or(entry.Enforcement, appsv1alpha1.EnforcementEnforce), Withholds: len(reasons[set.Name+"/"+entry.Name]),
 		}
 		first := ""
@@ -121,19 +121,6 @@ func detailed(pod statePod, sets []*appsv1alpha1.PodTransitionRule) []Withheld {
 // byRank orders reasons as events and status do.
 func byRank(a, b Withheld) int {
 	return cmp.Or(cmp.Compare(rule.Rank(rule.Code(a.Reason)), rule.Rank(rule.Code(b.Reason))), cmp.Compare(a.Rule, b.Rule))
-}
-
-func ruleKind(entry *appsv1alpha1.TransitionRule) rule.Kind {
-	switch {
-	case entry.AvailablePolicy != nil:
-		return rule.KindAvailablePolicy
-	case entry.LabelCheck != nil:
-		return rule.KindLabelCheck
-	case entry.Webhook != nil:
-		return rule.KindWebhook
-	default:
-		return rule.KindRego
-	}
 }
 
 // listBudgets returns the budgets that apply to pods of a view, of rules first.

@@ -23,6 +23,8 @@ type parameters struct {
 	MaxUnavailable *bound                       `json:"max_unavailable,omitempty"`
 	MinAvailable   *bound                       `json:"min_available,omitempty"`
 	FailurePolicy  appsv1alpha1.FailurePolicy   `json:"failure_policy,omitempty"`
+	MinApprovals   int32                        `json:"min_approvals,omitempty"`
+	AllowAuthor    *bool                        `json:"allow_author,omitempty"`
 }
 
 // bound has exactly one field set.
@@ -50,6 +52,9 @@ func ruleParameters(rule appsv1alpha1.TransitionRule) parameters {
 	if rule.AvailablePolicy != nil {
 		found.MaxUnavailable = parseBound(rule.AvailablePolicy.MaxUnavailableValue)
 		found.MinAvailable = parseBound(rule.AvailablePolicy.MinAvailableValue)
+	}
+	if rule.Approval != nil {
+		found.MinApprovals, found.AllowAuthor = rule.Approval.MinApprovals, &rule.Approval.AllowAuthor
 	}
 	if rule.Webhook != nil {
 		found.FailurePolicy = rule.Webhook.FailurePolicy

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -22,7 +23,7 @@ const (
 //   - an availablePolicy without any bound is an error;
 //   - webhook.poll moves to clientConfig.poll; both set and different is an error;
 //   - the stages PreTrafficOff and PreTrafficOn become PreCheck and PostCheck, with a warning;
-//   - no stage is PreCheck, no enforcement is Enforce, no failurePolicy is Fail, and a poll has the
+//   - no stage is PreCheck, no enforcement is Enforce, no failurePolicy is Fail, no minApprovals is 1, and a poll has the
 //     interval and the timeout that the API documents.
 //
 // path is the path of the rule, for warnings and errors. Normalizing a normalized rule changes
@@ -50,6 +51,9 @@ func Normalize(rule *appsv1alpha1.TransitionRule, path *field.Path) (warnings []
 		errs = append(errs, normalizeBound(&available.MinAvailableValue, &available.MinAvailable,
 			path.Child("minAvailable", "value"), "minAvailableValue")...)
 		errs = append(errs, requireBound(*available, path)...)
+	}
+	if rule.Approval != nil {
+		rule.Approval.MinApprovals = cmp.Or(rule.Approval.MinApprovals, 1)
 	}
 	if rule.Webhook != nil {
 		errs = append(errs, normalizeWebhook(rule.Webhook, path.Child("webhook"))...)

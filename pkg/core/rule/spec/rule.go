@@ -109,6 +109,7 @@ func listKinds(entry appsv1alpha1.TransitionRule) []rule.Kind {
 	}{
 		{rule.KindAvailablePolicy, entry.AvailablePolicy != nil},
 		{rule.KindLabelCheck, entry.LabelCheck != nil},
+		{rule.KindApproval, entry.Approval != nil},
 		{rule.KindWebhook, entry.Webhook != nil},
 		{rule.KindRego, entry.Rego != nil},
 	} {

@@ -17,6 +17,9 @@ const (
 	// MaxModuleBytes bounds the source of a user's module, as in the CRD.
 	MaxModuleBytes = 16384
 
+	// maxApprovals is the largest minApprovals, as in the CRD.
+	maxApprovals = 10
+
 	adaptivePolicy = "is not evaluated: use maxUnavailableValue or minAvailableValue"
 )
 
@@ -44,6 +47,9 @@ func Validate(rule appsv1alpha1.TransitionRule, path *field.Path) field.ErrorLis
 	if rule.LabelCheck != nil {
 		errs = append(errs, validateLabelCheck(*rule.LabelCheck, path.Child("labelCheck"))...)
 	}
+	if rule.Approval != nil {
+		errs = append(errs, validateApproval(rule, path)...)
+	}
 	if rule.Webhook != nil {
 		errs = append(errs, validateWebhook(*rule.Webhook, path.Child("webhook"))...)
 	}
@@ -64,7 +70,7 @@ func validateKinds(rule appsv1alpha1.TransitionRule, path *field.Path) field.Err
 	kinds := listKinds(rule)
 	if len(kinds) == 0 {
 		return field.ErrorList{field.Required(path,
-			"a rule must have exactly one of availablePolicy, labelCheck, webhook or rego")}
+			"a rule must have exactly one of availablePolicy, labelCheck, approval, webhook or rego")}
 	}
 	errs := field.ErrorList{}
 	for _, kind := range kinds[1:] {
@@ -104,6 +110,22 @@ func isObject(document []byte) bool {
 	// null decodes into a nil map without an error.
 	decoded := map[string]json.RawMessage{}
 	return json.Unmarshal(document, &decoded) == nil && decoded != nil
+}
+
+func validateApproval(rule appsv1alpha1.TransitionRule, path *field.Path) field.ErrorList {
+	errs := field.ErrorList{}
+	if rule.Stage != appsv1alpha1.StagePreCheck {
+		errs = append(errs, field.Invalid(path.Child("stage"), rule.Stage, "approval applies in the stage PreCheck only"))
+	}
+	if rule.ExemptRevisions == appsv1alpha1.ExemptOutdated {
+		errs = append(errs, field.Invalid(path.Child("exemptRevisions"), rule.ExemptRevisions,
+			"does not apply to approval: it exempts every pod that a rollout replaces"))
+	}
+	if rule.Approval.MinApprovals < 1 || rule.Approval.MinApprovals > maxApprovals {
+		errs = append(errs, field.Invalid(path.Child("approval", "minApprovals"), rule.Approval.MinApprovals,
+			fmt.Sprintf("must be from 1 to %d", maxApprovals)))
+	}
+	return errs
 }
 
 func validateLabelCheck(check appsv1alpha1.LabelCheck, path *field.Path) field.ErrorList {

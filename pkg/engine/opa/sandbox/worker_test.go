@@ -208,7 +208,7 @@ func TestBatchesAreCodedWhole(t *testing.T) {
 	}
 	unread := []cmp.Option{
 		cmpopts.IgnoreFields(opa.Batch{}, "Limit"), // the parent stops the worker
-		cmpopts.IgnoreFields(rule.Request{}, "Evicts", "Requested", "Refused", "Attempt", "Task"),
+		cmpopts.IgnoreFields(rule.Request{}, "Evicts", "Requested", "Refused", "Attempt", "Task", "Approval"),
 		cmpopts.IgnoreFields(rule.PodFact{}, "ResourceVersion", "BreakGlass"),
 		cmp.Comparer(time.Time.Equal),
 	}
