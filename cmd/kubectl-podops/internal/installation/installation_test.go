@@ -129,8 +129,8 @@ func TestCRDsAreOfPodOpsOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	crds := installation.CRDs(objects)
-	if len(crds) != 4 || len(objects) < 30 {
-		t.Errorf("%d CRDs of %d objects, want 4 and the objects unchanged", len(crds), len(objects))
+	if len(crds) != 5 || len(objects) < 30 {
+		t.Errorf("%d CRDs of %d objects, want 5 and the objects unchanged", len(crds), len(objects))
 	}
 }
 
@@ -144,7 +144,7 @@ func TestComparedHasWhatDoctorCompares(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := []int{len(compared.Mutating), len(compared.Validating), len(compared.CRDs)}
-	if diff := cmp.Diff([]int{1, 1, 4}, got); diff != "" || len(compared.Policies) != len(compared.Bindings) || len(compared.Policies) < 5 {
+	if diff := cmp.Diff([]int{1, 1, 5}, got); diff != "" || len(compared.Policies) != len(compared.Bindings) || len(compared.Policies) < 5 {
 		t.Errorf("configurations and CRDs (-want +got):\n%s%d policies, %d bindings", diff, len(compared.Policies), len(compared.Bindings))
 	}
 }

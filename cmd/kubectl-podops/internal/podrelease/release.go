@@ -106,6 +106,7 @@ func Run(ctx context.Context, c client.Client, options Options) (Report, error) 
 		{StepPods, r.releasePods},
 		{"releasing PodOperations", r.releaseOperations},
 		{"releasing ReplicaSets", r.releaseReplicaSets},
+		{"releasing workloads", r.releaseAuthors},
 		{"releasing PodDisruptionBudgets", r.releaseBudgets},
 		{"releasing Services", r.releaseServices},
 	} {

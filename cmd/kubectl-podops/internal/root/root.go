@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/approval"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/dashboard"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/deletion"
@@ -113,6 +114,7 @@ const (
 	groupSee    = "see"
 	groupRemove = "remove"
 	groupTest   = "test"
+	groupDecide = "decide"
 	groupMend   = "mend"
 )
 
@@ -121,7 +123,8 @@ func groups() []*cobra.Group {
 		{ID: groupSee, Title: "Show the state:"},
 		{ID: groupRemove, Title: "Remove pods as their rules permit it:"},
 		{ID: groupTest, Title: "Test rules, offline or against live pods:"},
-		{ID: groupMend, Title: "Hold, find and repair:"},
+		{ID: groupDecide, Title: "Decide about revisions, and hold operations:"},
+		{ID: groupMend, Title: "Find and repair:"},
 	}
 }
 
@@ -131,6 +134,7 @@ func verbs(env *command.Environment) map[string][]*cobra.Command {
 		groupSee:    {explain.Command(env), get.Command(env), timeline.Command(env), dashboard.Command(env)},
 		groupRemove: {deletion.Command(env), drain.Command(env)},
 		groupTest:   testVerbs(env),
-		groupMend:   {doctor.Command(env), freeze.Command(env), freeze.Thaw(env), install.Command(env), uninstall.Command(env), unstick.Command(env)},
+		groupDecide: {approval.List(env), approval.Approve(env), approval.Deny(env), freeze.Command(env), freeze.Thaw(env)},
+		groupMend:   {doctor.Command(env), install.Command(env), uninstall.Command(env), unstick.Command(env)},
 	}
 }
