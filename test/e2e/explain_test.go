@@ -84,6 +84,16 @@ func situationsOfRules() []explained {
 			p.deployment(ctx, 1, nil)
 			p.begin(ctx, p.list(ctx)[0], explainID, explainID)
 		}, object: "deploy/web"},
+		{name: "not-approved", prepare: func(ctx context.Context, p scenario) {
+			p.rule(ctx, approvalRule(2))
+			p.roll(ctx, p.deployment(ctx, 1, nil), "carol", "v2")
+			p.plugin(ctx, "approve", "deploy/web", "--as", "alice", "--as-group", "system:masters")
+		}, object: "deploy/web"},
+		{name: "revision-denied", prepare: func(ctx context.Context, p scenario) {
+			p.rule(ctx, approvalRule(1))
+			p.roll(ctx, p.deployment(ctx, 1, nil), "carol", "v2")
+			p.plugin(ctx, "deny", "deploy/web", "--reason", "not on Friday", "--as", "dan", "--as-group", "system:masters")
+		}, object: "deploy/web"},
 		{name: "not-allowed", prepare: requested(1, regoRule("tested", "allow if input.pod.labels.tested == \"true\"\n\n"+
 			`reason := sprintf("%s has not been tested", [input.pod.name])`))},
 		{name: "denied", prepare: requested(1, regoRule("tested", `deny contains "it is not tested" if not input.pod.labels.tested`))},
@@ -325,6 +335,7 @@ func (p scenario) explain(ctx context.Context, e explained) string {
 	_ = command.Run() // the output has the error
 	text := strings.ReplaceAll(out.String(), p.namespace, "NAMESPACE")
 	text = regexp.MustCompile(`web-[a-z0-9]{5,10}(-[a-z0-9]{5})?\b`).ReplaceAllString(text, "web-XXXXX")
+	text = regexp.MustCompile(`\brevision [0-9a-f]{12}\b`).ReplaceAllString(text, "revision HASH")
 	text = regexp.MustCompile(`\bnode-\d+\b`).ReplaceAllString(text, "NODE")
 	return regexp.MustCompile(`\b\d+(s|m|h|d)(\d+(s|m|h))?\b`).ReplaceAllString(text, "AGE")
 }
