@@ -81,7 +81,7 @@ It fails if more pods were unavailable than permitted, a pod was not replaced, o
 Flags:
 `
 
-// endPatience bounds how long the approval service may take to end.
+// endPatience bounds how long the approval page may take to end.
 const endPatience = 5 * time.Second
 
 // options of a demo.
@@ -99,8 +99,6 @@ type options struct {
 // there is one.
 func setting(o stage.Options, metrics string) *stage.Stage {
 	o.ManagerFlags = []string{
-		// The approval service of the demo is on this machine, and so is the load balancer.
-		"--rule-webhook-allow-cidr", "127.0.0.0/8",
 		"--enable-adapters=haproxy", "--haproxy-allow=unix:" + o.Dir + "/",
 	}
 	if metrics != "" {
@@ -120,24 +118,20 @@ func perform(ctx context.Context, s *stage.Stage, o options) (result summary, er
 	if err := s.Up(ctx); err != nil {
 		return summary{}, err
 	}
-	d, err := openDesk()
-	if err != nil {
-		return summary{}, err
-	}
-	defer func() {
-		ending, stop := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
-		defer stop()
-		err = errors.Join(err, d.close(ending))
-	}()
 	through, err := openTraffic(ctx, s.Dir())
 	if err != nil {
 		return summary{}, err
 	}
 	defer func() { err = errors.Join(err, through.close()) }()
 	play := &rollout{
-		stage: s, view: newView(o.out, o.columns, o.rows), desk: d, traffic: through, record: newRecord(replicas), byHand: o.byHand,
-		page: o.page, picture: o.picture,
+		stage: s, view: newView(o.out, o.columns, o.rows), traffic: through, record: newRecord(replicas), byHand: o.byHand,
+		timeline: o.page, picture: o.picture,
 	}
+	defer func() {
+		ending, stop := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
+		defer stop()
+		err = errors.Join(err, play.page.close(ending))
+	}()
 	result, err = play.play(ctx)
 	if err != nil {
 		return summary{}, err

@@ -69,19 +69,6 @@ func (r *record) startRollout() {
 	}
 }
 
-// oldUIDs returns the UIDs of the pods that have to be replaced.
-func (r *record) oldUIDs() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var uids []string
-	for uid, pod := range r.pods {
-		if pod.old {
-			uids = append(uids, string(uid))
-		}
-	}
-	return uids
-}
-
 func (r *record) set(pod *corev1.Pod, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

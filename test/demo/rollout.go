@@ -33,10 +33,13 @@ const (
 	// manifests has the Deployment and its first rules.
 	manifests = "test/demo/manifests"
 
+	// newImage is what the rollout updates the pods to.
+	newImage = "registry.k8s.io/pause:3.10.1"
+
 	// stepTimeout bounds each part of the demo.
 	stepTimeout = 90 * time.Second
 
-	// byHandTimeout bounds the wait for a person who approves.
+	// byHandTimeout bounds the wait for an approval on the page.
 	byHandTimeout = time.Hour
 
 	// heldFor is the time for which waiting pods are shown, so that their reasons can be read.
@@ -48,11 +51,11 @@ const (
 
 // rollout takes the steps of the demo, one after the other.
 type rollout struct {
-	// byHand leaves approving to the person in front of the demo.
+	// byHand leaves approving to the page.
 	byHand bool
 
 	stage   *stage.Stage
-	desk    *desk
+	page    *page
 	traffic *traffic
 	view    *view
 	record  *record
@@ -60,8 +63,8 @@ type rollout struct {
 	// objects has the objects of the namespace.
 	objects client.Reader
 
-	// page is the file of the timeline, and picture that of its chart alone; empty: none.
-	page, picture string
+	// timeline is the file of the timeline, and picture that of its chart alone; empty: none.
+	timeline, picture string
 }
 
 // play rolls the Deployment and returns the result.
@@ -133,28 +136,29 @@ func (r *rollout) prepare(ctx context.Context) error {
 	if err := r.kubectl(ctx, "apply", "-k", manifests); err != nil {
 		return err
 	}
-	rule, err := r.desk.rule(r.stage.Dir())
-	if err != nil {
+	r.view.print("# A third rule: a user approves, who has not written the revision\n$ kubectl apply -f %s", approvalRule)
+	if err := r.kubectl(ctx, "apply", "-f", approvalRule); err != nil {
 		return err
 	}
-	r.view.print("# A third rule: a person approves, at %s\n$ kubectl apply -f approval-rule.yaml", r.desk.server.URL("/"))
-	if err := r.kubectl(ctx, "apply", "-f", rule); err != nil {
+	if r.page, err = openPage(r.stage.Config(), r.currentRevision); err != nil {
+		return err
+	}
+	if err := r.kubectl(ctx, "create", "rolebinding", reviewer, "--clusterrole=podops-approver", "--user="+reviewer); err != nil {
 		return err
 	}
 	return r.until(ctx, "12 pods are available", r.record.settled)
 }
 
-// roll restarts the Deployment and satisfies one rule after the other.
+// roll updates the Deployment and satisfies one rule after the other.
 func (r *rollout) roll(ctx context.Context) error {
-	old := r.record.oldUIDs()
-	r.view.print("# The rollout: old pods wait for the label\n$ kubectl rollout restart deployment/web")
-	if err := r.kubectl(ctx, "rollout", "restart", "deployment/web"); err != nil {
+	r.view.print("# The rollout: old pods wait for the label\n$ kubectl set image deployment/web web=%s", newImage)
+	if err := r.kubectl(ctx, "set", "image", "deployment/web", "web="+newImage); err != nil {
 		return err
 	}
 	if err := r.held(ctx, "is missing"); err != nil {
 		return err
 	}
-	r.view.print("# Now they wait for a person\n$ kubectl label pod -l app=web demo.podops.dev/approved=true")
+	r.view.print("# Now they wait for a user\n$ kubectl label pod -l app=web demo.podops.dev/approved=true")
 	if err := r.kubectl(ctx, "label", "pod", "-l", "app=web", "demo.podops.dev/approved=true"); err != nil {
 		return err
 	}
@@ -164,19 +168,23 @@ func (r *rollout) roll(ctx context.Context) error {
 	if err := r.approve(ctx); err != nil {
 		return err
 	}
-	return r.desk.checkApproved(old)
+	return r.checkApproved(ctx)
 }
 
-// approve has every pod approved, by a person or in place of one, and returns when all are replaced.
+// approve has the rollout approved, on the page or in place of its user, and returns when all pods are replaced.
 func (r *rollout) approve(ctx context.Context) error {
 	if r.byHand {
-		r.view.print("# Approve the pods at %s", r.desk.server.URL("/"))
-		return r.within(ctx, byHandTimeout, "every pod is approved and replaced", r.record.rolled)
+		r.view.print("# Approve the rollout at %s", r.page.address)
+		return r.within(ctx, byHandTimeout, "the rollout is approved, and every pod is replaced", r.record.rolled)
 	}
-	r.view.print("# Approved: they go, as far as maxUnavailable permits\n$ curl -X POST '%s'", r.desk.server.URL("/decide?ok=true"))
-	approving, stop := context.WithCancel(ctx)
-	defer stop()
-	go r.desk.approveAll(approving)
+	file, err := r.writeApproval(ctx)
+	if err != nil {
+		return err
+	}
+	r.view.print("# Approved: they go, as far as maxUnavailable permits\n$ kubectl create --as=%s -f approval.yaml", reviewer)
+	if err := r.kubectl(ctx, "create", "--as="+reviewer, "-f", file); err != nil {
+		return err
+	}
 	return r.until(ctx, "every pod is replaced", r.record.rolled)
 }
 
@@ -204,7 +212,7 @@ func (r *rollout) staysWhole() error {
 // picture.
 func (r *rollout) writeTimeline(began time.Time) error {
 	line := r.record.timeline(began, time.Now())
-	if err := writeFile(r.page, line.HTML); err != nil || r.picture == "" {
+	if err := writeFile(r.timeline, line.HTML); err != nil || r.picture == "" {
 		return err
 	}
 	return writeFile(r.picture, line.SVG)
@@ -312,16 +320,24 @@ func pointers[T any](items []T) []*T {
 	return pointers
 }
 
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("building the scheme: %w", err)
+		}
+	}
+	return scheme, nil
+}
+
 // watch feeds the record from watches of the demo's own.
 func (r *rollout) watch(ctx context.Context) error {
 	if err := r.stage.Kubectl(ctx, "create", "namespace", namespace); err != nil {
 		return err
 	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return fmt.Errorf("building the scheme: %w", err)
-		}
+	scheme, err := newScheme()
+	if err != nil {
+		return err
 	}
 	objects, err := cache.New(r.stage.Config(), cache.Options{
 		Scheme: scheme, DefaultNamespaces: map[string]cache.Config{namespace: {}},

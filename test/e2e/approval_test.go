@@ -92,7 +92,7 @@ var _ = Describe("A rule of kind approval", func() {
 		Eventually(ctx, p.seeingRule("web")).Should(haveBlocked("of Deployment web has 0 of 2 approvals"))
 		listed := p.verbAs(ctx, "alice", "approvals")
 		Expect(listed).To(And(
-			ContainSubstring("deploy/web, revision "), ContainSubstring("written by carol"), ContainSubstring("waits: "),
+			ContainSubstring("deployment/web, revision "), ContainSubstring("written by carol"), ContainSubstring("waits: "),
 			ContainSubstring("container web: registry.example.com/web:v1 -> registry.example.com/web:v2 (")))
 
 		By("approving as the author, and as one other user")

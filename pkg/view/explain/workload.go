@@ -169,7 +169,11 @@ func grouped(s *clusterstate.Snapshot, pods []*corev1.Pod, now time.Time) (reaso
 		group, known := groups[key{first.Situation, first.Rule}]
 		if !known {
 			first.Count = 0
-			first.Commands = []Command{{"see the pod", podops(pod.Namespace, "explain pod/%s", pod.Name)}}
+			see := Command{"see the pod", podops(pod.Namespace, "explain pod/%s", pod.Name)}
+			if first.Situation != NotApproved && first.Situation != RevisionDenied { // users decide about the workload
+				first.Commands = nil
+			}
+			first.Commands = append(first.Commands, see)
 			groups[key{first.Situation, first.Rule}], group = &first, &first
 		}
 		group.Count++

@@ -5,27 +5,23 @@ package approval
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/approval"
+	"github.com/podops-dev/podops/pkg/view/approvals"
 	"github.com/podops-dev/podops/pkg/view/clusterstate"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/cluster"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
-)
-
-const (
-	// maxReason bounds a reason, as in the CRD, and maxTitle a line of output.
-	maxReason, maxTitle = 256, 1024
-
-	// shown is the format of times, in UTC.
-	shown = "2006-01-02 15:04 MST"
 )
 
 // options are the flags of approve and deny.
@@ -102,45 +98,64 @@ func run(ctx context.Context, env *command.Environment, flags *options, decision
 	if err != nil {
 		return err
 	}
-	if !strings.HasPrefix(found.facts.Revision, flags.revision) {
-		return fmt.Errorf("%s has revision %s now, not %s: see kubectl podops approvals %s", target, approval.Short(found.facts.Revision), flags.revision, target)
+	if now := found.Facts.Revision; !strings.HasPrefix(now, flags.revision) {
+		return fmt.Errorf("%s has revision %s now, not %s: see kubectl podops approvals %s", target, approval.Short(now), flags.revision, target)
 	}
 	user, err := env.User(ctx, c)
 	if err != nil {
 		return err
 	}
-	made := newDecision(found, decision, user, flags, env.Now())
-	made.OwnerReferences = []metav1.OwnerReference{found.owner(ctx, c)}
+	made := found.NewDecision(decision, user, flags.reason)
+	if flags.during > 0 {
+		made.Spec.ExpiresAt = new(metav1.NewTime(env.Now().Add(flags.during)))
+	}
+	if err := ownedByHistory(ctx, c, found.Object, made); err != nil {
+		return err
+	}
 	if err := c.Create(ctx, made); err != nil {
 		return fmt.Errorf("recording the decision: %w", err)
 	}
-	if _, err := fmt.Fprintf(env.Out, "%s: %s by %s\n%s", found.title(), decision, user, indented(found.changes)); err != nil {
+	if _, err := fmt.Fprintf(env.Out, "%s: %s by %s\n%s", found.Title(), decision, user, indented(found.Changes)); err != nil {
 		return err
 	}
-	if decision == appsv1alpha1.ApprovalApprove && user == found.facts.Author {
+	if decision == appsv1alpha1.ApprovalApprove && user == found.Facts.Author {
 		_, err = fmt.Fprintln(env.ErrOut, "note: you wrote this revision, so your approval counts for rules with allowAuthor only")
 	}
 	return err
 }
 
-// newDecision returns the decision of a user about a revision.
-func newDecision(
-	about revision, decision appsv1alpha1.ApprovalDecision, user string, flags *options, now time.Time,
-) *appsv1alpha1.PodOperationApproval {
-	made := &appsv1alpha1.PodOperationApproval{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: about.object.GetNamespace(), GenerateName: about.object.GetName() + "-",
-		},
-		Spec: appsv1alpha1.PodOperationApprovalSpec{
-			Workload: appsv1alpha1.ApprovalWorkload{Kind: string(about.kind), Name: about.object.GetName()},
-			Revision: about.facts.Revision, Decision: decision, Approver: user, Reason: strings.TrimSpace(flags.reason),
-		},
+// ownedByHistory has a decision about a StatefulSet deleted with the ControllerRevision that Kubernetes keeps of the revision, if its
+// controller has made that.
+func ownedByHistory(ctx context.Context, reader client.Reader, object metav1.Object, decision *appsv1alpha1.PodOperationApproval) error {
+	set, ok := object.(*appsv1.StatefulSet)
+	if !ok || set.Status.ObservedGeneration != set.Generation {
+		return nil
 	}
-	if flags.during > 0 {
-		expires := metav1.NewTime(now.Add(flags.during))
-		made.Spec.ExpiresAt = &expires
+	stored := &appsv1.ControllerRevision{}
+	err := reader.Get(ctx, client.ObjectKey{Namespace: set.Namespace, Name: set.Status.UpdateRevision}, stored)
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading the ControllerRevision of %s: %w", set.Name, err)
 	}
-	return made
+	owner := &decision.OwnerReferences[0]
+	owner.Kind, owner.Name, owner.UID = "ControllerRevision", stored.Name, stored.UID
+	return nil
+}
+
+func indented(lines []string) string {
+	var all strings.Builder
+	for _, line := range lines {
+		all.WriteString("  " + line + "\n")
+	}
+	return all.String()
+}
+
+// write writes a revision and what users have decided about it.
+func write(out io.Writer, found approvals.Revision, now time.Time) error {
+	_, err := fmt.Fprintf(out, "%s\n%s", found.Title(), indented(found.Lines(now)))
+	return err
 }
 
 // workloadTarget returns the workload that arguments name.
@@ -189,7 +204,7 @@ func list(ctx context.Context, env *command.Environment, flags *cluster.Flags, a
 		if err != nil {
 			return err
 		}
-		return found.write(env.Out, env.Now())
+		return write(env.Out, found, env.Now())
 	}
 	c, err := env.Client(ctx)
 	if err != nil {
@@ -206,7 +221,7 @@ func list(ctx context.Context, env *command.Environment, flags *cluster.Flags, a
 			return err
 		}
 		for _, one := range revisions {
-			if !one.isOfInterest() {
+			if !one.IsOfInterest() {
 				continue
 			}
 			shownAny = true
@@ -215,7 +230,7 @@ func list(ctx context.Context, env *command.Environment, flags *cluster.Flags, a
 					return err
 				}
 			}
-			if err := one.write(env.Out, env.Now()); err != nil {
+			if err := write(env.Out, one, env.Now()); err != nil {
 				return err
 			}
 		}
@@ -227,33 +242,33 @@ func list(ctx context.Context, env *command.Environment, flags *cluster.Flags, a
 }
 
 // read returns the revision of one workload, and the client that read it.
-func read(ctx context.Context, env *command.Environment, target cluster.Target) (client.Client, revision, error) {
+func read(ctx context.Context, env *command.Environment, target cluster.Target) (client.Client, approvals.Revision, error) {
 	c, err := env.Client(ctx)
 	if err != nil {
-		return nil, revision{}, err
+		return nil, approvals.Revision{}, err
 	}
 	namespace, err := env.Namespace()
 	if err != nil {
-		return nil, revision{}, err
+		return nil, approvals.Revision{}, err
 	}
 	s, revisions, err := readNamespace(ctx, c, namespace, env.Now())
 	if err != nil {
-		return nil, revision{}, err
+		return nil, approvals.Revision{}, err
 	}
 	for _, one := range revisions {
-		if one.kind == target.Kind && one.object.GetName() == target.Name {
+		if one.Kind == string(target.Kind) && one.Object.GetName() == target.Name {
 			return c, one, nil
 		}
 	}
 	if cluster.Find(s, target) != nil {
-		return nil, revision{}, fmt.Errorf("%s has no label %s: %s in its pod template, so no rule applies to its pods",
+		return nil, approvals.Revision{}, fmt.Errorf("%s has no label %s: %s in its pod template, so no rule applies to its pods",
 			target, appsv1alpha1.ControlLabelKey, appsv1alpha1.ControlLabelValue)
 	}
-	return nil, revision{}, cluster.NotFound(s, target)
+	return nil, approvals.Revision{}, cluster.NotFound(s, target)
 }
 
 // readNamespace returns all workload revisions in a namespace, by kind and name.
-func readNamespace(ctx context.Context, reader client.Reader, namespace string, now time.Time) (*clusterstate.Snapshot, []revision, error) {
+func readNamespace(ctx context.Context, reader client.Reader, namespace string, now time.Time) (*clusterstate.Snapshot, []approvals.Revision, error) {
 	s, err := cluster.Reader{Reader: reader, ManagerNamespace: cluster.DefaultManagerNamespace}.Snapshot(ctx, namespace)
 	if err != nil {
 		return nil, nil, err
@@ -263,7 +278,7 @@ func readNamespace(ctx context.Context, reader client.Reader, namespace string, 
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing the PodOperationApprovals of namespace %s: %w", namespace, err)
 	}
-	var revisions []revision
+	var revisions []approvals.Revision
 	for _, kind := range workloadKinds() {
 		all, err := cluster.ParseTarget([]string{kind.Short()}, "")
 		if err != nil {
@@ -271,7 +286,7 @@ func readNamespace(ctx context.Context, reader client.Reader, namespace string, 
 		}
 		for _, object := range cluster.Objects(s, all) {
 			if appsv1alpha1.IsControlled(approval.Template(object).Labels) {
-				revisions = append(revisions, newRevision(s, kind, object, decisions, now))
+				revisions = append(revisions, approvals.New(s, string(kind), object, decisions, now))
 			}
 		}
 	}
