@@ -23,6 +23,9 @@ const (
 	// namespace of the manager, lets every pod pass the rules; absent otherwise.
 	ConditionBreakGlass = "BreakGlass"
 
+	// ConditionFrozen is True while the whole cluster is frozen, so that no pod gets a permit; absent otherwise.
+	ConditionFrozen = "Frozen"
+
 	// ConditionOwnersCounted is False while the desired number of pods of a workload cannot be
 	// read. It is absent otherwise.
 	ConditionOwnersCounted = "OwnersCounted"

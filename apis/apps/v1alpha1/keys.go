@@ -174,6 +174,11 @@ const (
 	// effect. The user sets and removes it.
 	BreakGlassAnnotationKey = "podtransitionrule.kusionstack.io/break-glass"
 
+	// FreezeAnnotationKey on the namespace of the manager withholds every PreCheck permit in the cluster. Its value is the
+	// end, in RFC 3339 or "-" for none, a space, and the message with the user and the reason, which admission checks the
+	// user of. kubectl podops freeze sets it, and thaw removes it.
+	FreezeAnnotationKey = "podtransitionrule.kusionstack.io/freeze"
+
 	// IgnoreUsersAnnotationKey on a PodTransitionPolicy, with the value "true", allows an edit
 	// that the parameters of rules do not fit, and a delete while rules refer to the
 	// policy. These rules then withhold their pods. The user sets and removes it.

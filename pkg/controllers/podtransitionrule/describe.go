@@ -32,6 +32,14 @@ func describe(status *appsv1alpha1.PodTransitionRuleStatus, rule podindex.RuleVi
 		meta.RemoveStatusCondition(&status.Conditions, appsv1alpha1.ConditionBreakGlass)
 	}
 	current := conditions(rule, o.Rulesets[rule.Object.Name])
+	if o.Frozen != "" {
+		current = append(current, metav1.Condition{
+			Type: appsv1alpha1.ConditionFrozen, Status: metav1.ConditionTrue, Reason: appsv1alpha1.ReasonAnnotated,
+			Message: printable.Prefix("no pod gets a permit: "+o.Frozen, maxConditionBytes),
+		})
+	} else {
+		meta.RemoveStatusCondition(&status.Conditions, appsv1alpha1.ConditionFrozen)
+	}
 	if len(rule.Unreadable) > 0 {
 		current = append(current, uncounted(rule.Unreadable))
 	} else {

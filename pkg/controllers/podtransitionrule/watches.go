@@ -22,6 +22,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/podstate"
+	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/state/podindex"
 )
 
@@ -160,6 +161,7 @@ func (r *Reconciler) setNamespace(object client.Object) {
 	r.index.SetBreakGlass(object.GetName(), reason)
 	if object.GetName() == r.managerNamespace {
 		r.index.SetBreakGlass("", reason)
+		r.index.SetFreeze(podstate.Freeze(object.GetAnnotations()))
 	}
 }
 
@@ -168,6 +170,7 @@ func (r *Reconciler) deleteNamespace(object client.Object) {
 	r.metrics.follow(object.GetName(), false)
 	if object.GetName() == r.managerNamespace {
 		r.index.SetBreakGlass("", "")
+		r.index.SetFreeze(rule.Freeze{})
 	}
 }
 

@@ -1,8 +1,11 @@
 package podstate
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -42,6 +45,21 @@ func SkipRules(annotations map[string]string) []string {
 	}
 	slices.Sort(skip.SkipRules)
 	return slices.Compact(skip.SkipRules)
+}
+
+// Freeze returns the freeze in the annotations of a namespace. A freeze whose end cannot be read has no end.
+func Freeze(annotations map[string]string) rule.Freeze {
+	value := text.Line(annotations[appsv1alpha1.FreezeAnnotationKey], rule.MaxMessageBytes)
+	end, message, _ := strings.Cut(value, " ")
+	until, err := time.Parse(time.RFC3339, end)
+	switch {
+	case err == nil:
+		return rule.Freeze{Message: cmp.Or(message, "frozen"), Until: until}
+	case end == "-":
+		return rule.Freeze{Message: cmp.Or(message, "frozen")}
+	default:
+		return rule.Freeze{Message: value}
+	}
 }
 
 // BreakGlass returns the reason of a break-glass annotation in one line; empty without the

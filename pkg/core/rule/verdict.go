@@ -94,6 +94,9 @@ const (
 	// CodeRevisionDenied means that a user has denied the revision that replaces the pod.
 	CodeRevisionDenied Code = "RevisionDenied"
 
+	// CodeFrozen means that the whole cluster is frozen.
+	CodeFrozen Code = "Frozen"
+
 	// CodeBudgetUnknown means that the status of the PodDisruptionBudget does not say how many pods
 	// may be disrupted: the disruption controller has not seen its present spec, or has failed.
 	CodeBudgetUnknown Code = "BudgetUnknown"
@@ -215,6 +218,29 @@ func DisruptionBudgetID(namespace, name string) RuleID {
 
 // IsDisruptionBudget reports whether the id names a PodDisruptionBudget.
 func (r RuleID) IsDisruptionBudget() bool { return r.Ruleset.Name == string(KindDisruptionBudget) }
+
+// KindFreeze is the kind of a cluster freeze, which counts as a PreCheck rule of every pod.
+const KindFreeze Kind = "Freeze"
+
+// FreezeID returns the id of the cluster freeze among rules. Its string is "Freeze/cluster", which is not the name of any
+// PodTransitionRule.
+func FreezeID(namespace string) RuleID {
+	return RuleID{Ruleset: types.NamespacedName{Namespace: namespace, Name: string(KindFreeze)}, Rule: "cluster"}
+}
+
+// Freeze withholds every PreCheck permit until a time; the zero value withholds none.
+type Freeze struct {
+	// Message has the user and the reason.
+	Message string
+
+	// Until is the end; zero without an end.
+	Until time.Time
+}
+
+// Holds reports whether the freeze withholds permits at a time.
+func (f Freeze) Holds(now time.Time) bool {
+	return f.Message != "" && (f.Until.IsZero() || now.Before(f.Until))
+}
 
 // RuleID identifies one rule of one PodTransitionRule.
 type RuleID struct {

@@ -33,6 +33,7 @@ func (e *Evaluator) Evaluate(
 	budgetsOf := w.openBudgets(snapshot)
 	w.openDisruptions(snapshot, candidates, budgetsOf, now)
 	w.holdRetired(snapshot, now)
+	w.holdFrozen(snapshot, now)
 	state.observeRefused(snapshot.Waiting)
 	for _, request := range snapshot.Waiting {
 		if len(w.withheld[request.Key()]) > 0 || snapshot.IsNeeded(request.Pod.UID) && request.ID == appsv1alpha1.PodDeleteID {
@@ -53,6 +54,9 @@ func (e *Evaluator) newEvaluation(snapshot Snapshot, now time.Time) *Evaluation 
 		findings: newFindings(), disruptions: map[rule.RuleID]*disruption{}, Rulesets: map[string]*Ruleset{}, Rules: map[rule.RuleID]*Rule{},
 	}
 	w.exceptions = exceptions{hold: e.hold, now: now, namespace: snapshot.BreakGlass, cluster: snapshot.ClusterBreakGlass}
+	if snapshot.Freeze.Holds(now) {
+		w.Frozen = snapshot.Freeze.Message
+	}
 	for _, view := range snapshot.Rules {
 		rules := snapshot.prepared[view.Object.Name]
 		ruleset := &Ruleset{View: view, BreakGlass: w.exceptions.breakGlass(), unreached: map[appsv1alpha1.TransitionStage]bool{}}

@@ -30,6 +30,9 @@ type Evaluation struct {
 	// approvals are the decisions of users about workloads.
 	approvals approvals
 
+	// Frozen is the message of the cluster freeze while it holds; empty otherwise.
+	Frozen string
+
 	// exceptions are why requests pass rules that withhold them.
 	exceptions exceptions
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/core/rule"
 )
 
 // SetNamespace adds or replaces a namespace, and notifies if its labels changed. The index
@@ -40,6 +41,19 @@ func (x *Index) SetBreakGlass(namespace, reason string) {
 		x.notifyKnown(namespace)
 		return
 	}
+	for name := range x.namespaces {
+		x.notify(name)
+	}
+}
+
+// SetFreeze stores the freeze of the whole cluster; the zero value ends it. If it changed, SetFreeze notifies of every namespace.
+func (x *Index) SetFreeze(freeze rule.Freeze) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.freeze.Message == freeze.Message && x.freeze.Until.Equal(freeze.Until) {
+		return
+	}
+	x.freeze = freeze
 	for name := range x.namespaces {
 		x.notify(name)
 	}

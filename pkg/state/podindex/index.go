@@ -33,6 +33,9 @@ type Index struct {
 	// cluster has the empty namespace.
 	breakGlass map[string]string
 
+	// freeze is the freeze of the whole cluster.
+	freeze rule.Freeze
+
 	policies imports.Policies
 
 	// nodes are the nodes of the cluster by name; empty unless SetNode is called.

@@ -51,6 +51,9 @@ type Snapshot struct {
 	BreakGlass        string
 	ClusterBreakGlass string
 
+	// Freeze is the freeze of the whole cluster.
+	Freeze rule.Freeze
+
 	// Policies are the PodTransitionPolicies that rules of the namespace refer to, and their imports. A policy that does not
 	// exist has no entry.
 	Policies imports.Policies
@@ -218,7 +221,7 @@ func (x *Index) Snapshot(name string, pods func(*appsv1alpha1.PodTransitionRule)
 	defer x.mu.Unlock()
 	v := Snapshot{
 		Namespace: name, ResourceVersion: x.seen,
-		NamespaceLabels: x.labels[name], BreakGlass: x.breakGlass[name], ClusterBreakGlass: x.breakGlass[""],
+		NamespaceLabels: x.labels[name], BreakGlass: x.breakGlass[name], ClusterBreakGlass: x.breakGlass[""], Freeze: x.freeze,
 		Policies: imports.Policies{},
 		versions: map[types.UID]string{},
 	}

@@ -13,6 +13,7 @@ const (
 	WaitsItsTurn     Situation = "waits-its-turn"
 	NeverPasses      Situation = "never-passes"
 	PassesWithSurge  Situation = "passes-with-surge"
+	Frozen           Situation = "frozen"
 	NotApproved      Situation = "not-approved"
 	RevisionDenied   Situation = "revision-denied"
 	NotAllowed       Situation = "not-allowed"
@@ -104,7 +105,7 @@ const (
 // Situations returns all situations.
 func Situations() []Situation {
 	return []Situation{
-		LabelMismatch, NoRoom, WaitsItsTurn, NeverPasses, PassesWithSurge, NotApproved, RevisionDenied, NotAllowed, Denied, WrongType,
+		LabelMismatch, NoRoom, WaitsItsTurn, NeverPasses, PassesWithSurge, Frozen, NotApproved, RevisionDenied, NotAllowed, Denied, WrongType,
 		Undefined, Timeout, Quarantined, EvaluationFailed, CompileFailed, BadParameters, PolicyNotFound, TooLarge, NotReached, RuleDeleted,
 		WebhookPending, WebhookProcessing, WebhookRejected, WebhookFailed, WebhookUnresolvable, WebhookCircuitOpen, WebhookSecret,
 		DisruptionBudget, BudgetUnknown, NotReported, RollingUpdateMax,

@@ -96,6 +96,8 @@ func (x *explainer) withheldBy(operation podstate.Operation, entry appsv1alpha1.
 	budget, isBudget := strings.CutPrefix(entry.Rule, string(rule.KindDisruptionBudget)+"/")
 	ruleset, _, _ := strings.Cut(entry.Rule, "/")
 	switch {
+	case code == rule.CodeFrozen:
+		reason.Kind, reason.Commands = string(rule.KindFreeze), []Command{{"end the freeze of the cluster", "kubectl podops thaw -A"}}
 	case isBudget:
 		reason.Kind = string(rule.KindDisruptionBudget)
 		if code == rule.CodeNoRoom {
@@ -140,7 +142,7 @@ func (x *explainer) goesFirst(reason *Reason, operation podstate.Operation) {
 func findSituation(code rule.Code) Situation {
 	known := map[rule.Code]Situation{
 		rule.CodeLabelMismatch: LabelMismatch, rule.CodeNoRoom: NoRoom, rule.CodeUndefined: Undefined,
-		rule.CodeNotApproved: NotApproved, rule.CodeRevisionDenied: RevisionDenied,
+		rule.CodeFrozen: Frozen, rule.CodeNotApproved: NotApproved, rule.CodeRevisionDenied: RevisionDenied,
 		rule.CodeEvaluationFailed: EvaluationFailed, rule.CodeCompileFailed: CompileFailed, rule.CodeNotAllowed: NotAllowed,
 		rule.CodeDenied: Denied, rule.CodeWrongType: WrongType, rule.CodeTimeout: Timeout, rule.CodePolicyTooExpensive: Quarantined,
 		rule.CodeInvalidParameters: BadParameters, rule.CodePolicyNotFound: PolicyNotFound, rule.CodeTooLarge: TooLarge,

@@ -270,12 +270,27 @@ func conditionReason(object *appsv1alpha1.PodTransitionRule, condition metav1.Co
 		reason.Situation, rank = Unguarded, rankDenied
 	case kind == appsv1alpha1.ConditionOwnersCounted && !on:
 		reason.Situation, rank = OwnerUnreadable, rankDenied
-	case kind == appsv1alpha1.ConditionBreakGlass && on:
-		reason.Situation, rank = ClusterGlass, rankLater
 	default:
-		return rank, reason, false
+		return annotated(condition)
 	}
 	return rank, reason, true
+}
+
+// annotated returns the reason of a condition that an annotation of a namespace causes.
+func annotated(condition metav1.Condition) (rank, Reason, bool) {
+	reason := Reason{Message: condition.Message}
+	switch {
+	case condition.Status != metav1.ConditionTrue:
+		return rankEdit, reason, false
+	case condition.Type == appsv1alpha1.ConditionFrozen:
+		reason.Situation, reason.Commands = Frozen, []Command{{"end the freeze of the cluster", "kubectl podops thaw -A"}}
+		return rankDenied, reason, true
+	case condition.Type == appsv1alpha1.ConditionBreakGlass:
+		reason.Situation = ClusterGlass
+		return rankLater, reason, true
+	default:
+		return rankEdit, reason, false
+	}
 }
 
 func readyMessage(object *appsv1alpha1.PodTransitionRule) string {

@@ -3,7 +3,6 @@
 package freeze
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +17,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -81,11 +81,11 @@ func Command(env *command.Environment) *cobra.Command {
 		Long: `Give no pod of a namespace a permit until kubectl podops thaw, or for a time.
 
 A freeze is the PodTransitionRule ` + ruleName + `: kubectl get ptr, kubectl podops explain and events
-show it, with your name and the reason. Pods that are off traffic already go on. Pods that skip
-the rule, and break-glass, are not held.
+show it, with your name, which admission checks, and the reason. Pods that are off traffic already
+go on. Pods that skip the rule, and break-glass, are not held.
 
-With --all-namespaces it freezes each namespace that has a PodTransitionRule or a pod under
-PodOps; a namespace that gets its first one later is not frozen.`,
+With --all-namespaces it is an annotation of the namespace of the manager, and holds in every
+namespace, also in later ones. Each PodTransitionRule has the condition Frozen.`,
 		Example: `  # Hold every operation on the pods of a namespace during an incident
   kubectl podops freeze -n shop --reason "INC-4711: checkout is slow"
 
@@ -97,6 +97,7 @@ PodOps; a namespace that gets its first one later is not frozen.`,
 	verb.Flags().StringVar(&flags.reason, "reason", "", "why; it is in every message")
 	verb.Flags().DurationVar(&flags.during, "for", 0, "time after which the freeze ends; without it, thaw ends it")
 	verb.Flags().BoolVarP(&flags.AllNamespaces, "all-namespaces", "A", false, "freeze all namespaces")
+	flags.AddManager(verb)
 	return env.Cluster(verb)
 }
 
@@ -106,13 +107,14 @@ func Thaw(env *command.Environment) *cobra.Command {
 	verb := &cobra.Command{
 		Use:   "thaw",
 		Short: "End a freeze",
-		Long:  "End the freeze of a namespace, or of all namespaces that are frozen.",
+		Long:  "End the freeze of a namespace; with --all-namespaces that of the cluster, and of each namespace.",
 		Example: `  kubectl podops thaw -n shop
   kubectl podops thaw -A`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return thaw(cmd.Context(), env, &flags) },
 	}
 	verb.Flags().BoolVarP(&flags.AllNamespaces, "all-namespaces", "A", false, "thaw all namespaces")
+	flags.AddManager(verb)
 	return env.Cluster(verb)
 }
 
@@ -131,16 +133,28 @@ func freeze(ctx context.Context, env *command.Environment, flags *options) error
 	if err != nil {
 		return err
 	}
-	namespaces, err := flags.Namespaces(ctx, env, c)
+	message, end := describe(user, flags.reason, flags.during, env.Now())
+	const goOn = "Pods that are off traffic go on; kubectl podops thaw ends it."
+	if flags.AllNamespaces {
+		if err := annotate(ctx, c, flags.ManagerNamespace, inAnnotation(message, end)); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(env.Out, "all namespaces %s. %s\n", message, goOn)
+		return err
+	}
+	namespace, err := env.Namespace()
 	if err != nil {
 		return err
 	}
-	message, until := describe(user, flags.reason, flags.during, env.Now())
-	done, err := each(ctx, namespaces, func(ctx context.Context, namespace string) (bool, error) {
-		return put(ctx, c, newRule(namespace, parameters{Message: message, Until: until}))
-	})
-	_, writeErr := fmt.Fprintf(env.Out, "%s %s. Pods that are off traffic go on; kubectl podops thaw ends it.\n", count(done, "namespace"), message)
-	return cmp.Or(err, writeErr)
+	done, err := put(ctx, c, newRule(namespace, parameters{Message: message, Until: unixNano(end)}))
+	if err != nil {
+		return fmt.Errorf("namespace %s: %w", namespace, err)
+	}
+	if !done {
+		return fmt.Errorf("namespace %s is being deleted", namespace)
+	}
+	_, err = fmt.Fprintf(env.Out, "1 namespace %s. %s\n", message, goOn)
+	return err
 }
 
 func thaw(ctx context.Context, env *command.Environment, flags *options) error {
@@ -153,8 +167,45 @@ func thaw(ctx context.Context, env *command.Environment, flags *options) error {
 		return err
 	}
 	done, err := each(ctx, namespaces, func(ctx context.Context, namespace string) (bool, error) { return remove(ctx, c, namespace) })
-	_, writeErr := fmt.Fprintf(env.Out, "%s thawed\n", count(done, "namespace"))
-	return cmp.Or(err, writeErr)
+	thawed := count(done, "namespace")
+	if flags.AllNamespaces {
+		err = errors.Join(err, annotate(ctx, c, flags.ManagerNamespace, nil))
+		thawed = "all namespaces"
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(env.Out, "%s thawed\n", thawed)
+	return err
+}
+
+// annotate sets the annotation with which the whole cluster is frozen on the namespace of the manager; nil removes it.
+func annotate(ctx context.Context, c client.Client, namespace string, value any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{appsv1alpha1.FreezeAnnotationKey: value}}})
+	if err != nil {
+		return fmt.Errorf("encoding the annotation: %w", err)
+	}
+	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	if err := c.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("the namespace of the manager: %w", err)
+	}
+	return nil
+}
+
+// inAnnotation returns the annotation value of a freeze.
+func inAnnotation(message string, end time.Time) string {
+	if end.IsZero() {
+		return "- " + message
+	}
+	return end.UTC().Format(time.RFC3339) + " " + message
+}
+
+// unixNano returns a time in Unix nanoseconds; 0 for the zero time.
+func unixNano(at time.Time) int64 {
+	if at.IsZero() {
+		return 0
+	}
+	return at.UnixNano()
 }
 
 // frozen returns the namespaces to thaw.
@@ -175,14 +226,14 @@ func (o *options) frozen(ctx context.Context, env *command.Environment, c client
 	return namespaces, nil
 }
 
-// describe returns the message of a freeze, and its end in Unix nanoseconds, 0 without an end.
-func describe(user, reason string, during time.Duration, now time.Time) (message string, until int64) {
-	end := ""
+// describe returns the message of a freeze, and its end; the zero time without an end.
+func describe(user, reason string, during time.Duration, now time.Time) (message string, end time.Time) {
+	until := ""
 	if during > 0 {
-		at := now.Add(during)
-		end, until = " until "+at.UTC().Format(shown), at.UnixNano()
+		end = now.Add(during)
+		until = " until " + end.UTC().Format(shown)
 	}
-	return fmt.Sprintf("frozen by %s%s: %s", user, end, text.Line(strings.TrimSpace(reason), maxReason)), until
+	return fmt.Sprintf("frozen by %s%s: %s", user, until, text.Line(strings.TrimSpace(reason), maxReason)), end
 }
 
 // newRule returns the PodTransitionRule of a freeze.

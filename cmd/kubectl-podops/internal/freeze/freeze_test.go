@@ -23,17 +23,17 @@ func TestDescribe(t *testing.T) {
 		reason  string
 		during  time.Duration
 		message string
-		until   int64
+		until   time.Time
 	}{
-		"until thaw":      {"INC-4711", 0, "frozen by jane: INC-4711", 0},
-		"for two hours":   {"INC-4711", 2 * time.Hour, "frozen by jane until 2026-01-01 14:00 UTC: INC-4711", noon.Add(2 * time.Hour).UnixNano()},
-		"lines in a text": {"  a\nb ", 0, "frozen by jane: a b", 0},
-		"a long text":     {strings.Repeat("x", 1000), 0, "frozen by jane: " + strings.Repeat("x", maxReason-3) + "...", 0},
+		"until thaw":      {"INC-4711", 0, "frozen by jane: INC-4711", time.Time{}},
+		"for two hours":   {"INC-4711", 2 * time.Hour, "frozen by jane until 2026-01-01 14:00 UTC: INC-4711", noon.Add(2 * time.Hour)},
+		"lines in a text": {"  a\nb ", 0, "frozen by jane: a b", time.Time{}},
+		"a long text":     {strings.Repeat("x", 1000), 0, "frozen by jane: " + strings.Repeat("x", maxReason-3) + "...", time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			message, until := describe("jane", tc.reason, tc.during, noon)
-			if message != tc.message || until != tc.until {
-				t.Errorf("got %q until %d, want %q until %d", message, until, tc.message, tc.until)
+			if message != tc.message || !until.Equal(tc.until) {
+				t.Errorf("got %q until %s, want %q until %s", message, until, tc.message, tc.until)
 			}
 		})
 	}

@@ -32,7 +32,7 @@ func admission() []client.Object {
 	for _, name := range []string{
 		"podops-pod-status", "podops-pod-binding", "podops-manager", "podops-manager-replicasets",
 		"podops-manager-poddisruptionbudgets", "podops-manager-eviction", "podops-podoperations", "podops-manager-podoperations", "podops-unguarded-updates",
-		"podops-podoperationapprovals", "podops-template-authors",
+		"podops-podoperationapprovals", "podops-template-authors", "podops-freezes", "podops-cluster-freezes",
 	} {
 		objects = append(objects,
 			named(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, name),
