@@ -107,10 +107,10 @@ var _ = Describe("A rule of kind approval", func() {
 		Expect(p.verbAs(ctx, "bob", "approve", "deploy/web")).To(ContainSubstring(": Approve by bob\n"))
 		Eventually(ctx, p.running("v2", 3)).Should(BeEmpty())
 		Expect(p.verbAs(ctx, "bob", "approvals")).To(And(ContainSubstring("rule web/approval: approved"), ContainSubstring("Approve by alice, ")))
-		counted := And(HaveField("Workload", "Deployment web"), HaveField("ApprovedBy", Equal([]string{"alice", "bob", "carol"})))
+		counted := And(HaveField("Workload", "Deployment web"), HaveField("Reasons", "carol: it is mine"), HaveField("ApprovedBy", Equal([]string{"alice", "bob", "carol"})))
 		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Rules", ContainElement(HaveField("LastApprovals", ConsistOf(counted)))))
 		Eventually(ctx, p.events).Should(ContainElement(And(
-			HaveField("Reason", "RevisionApproved"), HaveField("InvolvedObject.Name", "web"), HaveField("Message", ContainSubstring("alice, bob")))))
+			HaveField("Reason", "RevisionApproved"), HaveField("InvolvedObject.Name", "web"), HaveField("Message", ContainSubstring("approved by alice, bob, carol (")), HaveField("Message", ContainSubstring("carol: it is mine")))))
 
 		By("rolling another revision out, and going back to the approved revision")
 		p.roll(ctx, web, "carol", "v3")

@@ -407,6 +407,11 @@ type ApprovedRevision struct {
 	// +kubebuilder:validation:items:MaxLength=256
 	ApprovedBy []string `json:"approvedBy"`
 
+	// reasons are the reasons that they gave, each after its user.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Reasons string `json:"reasons,omitempty"`
+
 	// time at which the first pod passed.
 	Time metav1.Time `json:"time"`
 }

@@ -152,8 +152,13 @@ func (r *Reconciler) recordRollout(namespace string, held *rollout) {
 		"%s for deletion, the first for rule %s: %s (%s)", pods, reason.Rule, reason.Message, reason.Code)
 }
 
-// maxApproved bounds the workloads of a namespace whose event is remembered.
-const maxApproved = 256
+const (
+	// maxApproved bounds the workloads of a namespace whose event is remembered.
+	maxApproved = 256
+
+	// maxApproverBytes bounds the names of users in an event.
+	maxApproverBytes = 256
+)
 
 // recordApproval records once for each revision of a workload who has approved it, as its first pod is permitted.
 func (r *Reconciler) recordApproval(snapshot snapshot, request rule.Request, approval *rule.Approval) {
@@ -170,8 +175,12 @@ func (r *Reconciler) recordApproval(snapshot snapshot, request rule.Request, app
 		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: owner.Kind},
 		ObjectMeta: metav1.ObjectMeta{Namespace: snapshot.Namespace, Name: owner.Name, UID: owner.UID},
 	}
-	r.recorder.Eventf(workload, nil, corev1.EventTypeNormal, EventRevisionApproved, "Approve",
-		"revision %.12s replaces its pods, approved by %s", approval.Revision, printable.Line(strings.Join(approval.ApprovedBy, ", "), rule.MaxMessageBytes))
+	reasons := ""
+	if approval.Reasons != "" {
+		reasons = " (" + approval.Reasons + ")"
+	}
+	r.recorder.Eventf(workload, nil, corev1.EventTypeNormal, EventRevisionApproved, "Approve", "revision %.12s replaces its pods, approved by %s%s",
+		approval.Revision, printable.Line(strings.Join(approval.ApprovedBy, ", "), maxApproverBytes), reasons)
 }
 
 // maxActionBytes is the bound of the API server.

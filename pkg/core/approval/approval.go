@@ -133,6 +133,7 @@ func (w Workload) Facts(now time.Time) (current, other *rule.Approval) {
 			facts.Next = expires.Time
 		}
 		if decision.Spec.Decision == appsv1alpha1.ApprovalApprove {
+			facts.Reasons = withReason(facts.Reasons, decision.Spec)
 			facts.ApprovedBy = withName(facts.ApprovedBy, decision.Spec.Approver)
 			continue
 		}
@@ -171,6 +172,17 @@ func (w Workload) newest(now time.Time) []*appsv1alpha1.PodOperationApproval {
 func isNewer(decision, known *appsv1alpha1.PodOperationApproval) bool {
 	return cmp.Or(decision.CreationTimestamp.Compare(known.CreationTimestamp.Time),
 		strings.Compare(string(decision.Spec.Decision), string(known.Spec.Decision)), strings.Compare(decision.Name, known.Name)) > 0
+}
+
+// withReason appends the reason of a decision, after its user.
+func withReason(reasons string, decision appsv1alpha1.PodOperationApprovalSpec) string {
+	if decision.Reason == "" {
+		return reasons
+	}
+	if reasons != "" {
+		reasons += "; "
+	}
+	return text.Line(reasons+decision.Approver+": "+decision.Reason, rule.MaxMessageBytes)
 }
 
 // withName appends a name, up to maxNames.

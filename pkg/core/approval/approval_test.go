@@ -93,12 +93,12 @@ func TestFacts(t *testing.T) {
 		"no decision": {revision: "aa"},
 		"users in order": {
 			revision: "aa", decisions: []*appsv1alpha1.PodOperationApproval{decision("1", "bob", approve, -5), decision("2", "alice", approve, -4)},
-			want: rule.Approval{ApprovedBy: []string{"alice", "bob"}},
+			want: rule.Approval{ApprovedBy: []string{"alice", "bob"}, Reasons: "alice: why so; bob: why so"},
 		},
 		"another revision": {revision: "aa", decisions: []*appsv1alpha1.PodOperationApproval{other}},
 		"the newest of a user": {
 			revision: "aa", decisions: []*appsv1alpha1.PodOperationApproval{decision("1", "bob", approve, -4), decision("2", "bob", deny, -5)},
-			want: rule.Approval{ApprovedBy: []string{"bob"}},
+			want: rule.Approval{ApprovedBy: []string{"bob"}, Reasons: "bob: why so"},
 		},
 		"both in a second": {
 			revision: "aa", decisions: []*appsv1alpha1.PodOperationApproval{decision("1", "bob", deny, -5), decision("2", "bob", approve, -5)},
@@ -110,14 +110,14 @@ func TestFacts(t *testing.T) {
 		"the older decision once the newest expires": {
 			revision:  "aa",
 			decisions: []*appsv1alpha1.PodOperationApproval{until(decision("1", "bob", deny, -4), -1), decision("2", "bob", approve, -5)},
-			want:      rule.Approval{ApprovedBy: []string{"bob"}},
+			want:      rule.Approval{ApprovedBy: []string{"bob"}, Reasons: "bob: why so"},
 		},
 		"the next end": {
 			revision: "aa",
 			decisions: []*appsv1alpha1.PodOperationApproval{
 				until(decision("1", "bob", approve, -5), 20), until(decision("2", "alice", deny, -5), 10),
 			},
-			want: rule.Approval{ApprovedBy: []string{"bob"}, DeniedBy: []string{"alice"}, Denial: "why so", Next: at(10)},
+			want: rule.Approval{ApprovedBy: []string{"bob"}, Reasons: "bob: why so", DeniedBy: []string{"alice"}, Denial: "why so", Next: at(10)},
 		},
 		"no known revision": {decisions: []*appsv1alpha1.PodOperationApproval{decision("1", "bob", approve, -5)}},
 	} {

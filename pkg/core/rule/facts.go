@@ -187,8 +187,9 @@ type Approval struct {
 	// ApprovedBy and DeniedBy are the users with decisions that have not expired, sorted.
 	ApprovedBy, DeniedBy []string
 
-	// Denial is the reason that the first user in DeniedBy gave.
-	Denial string
+	// Denial is the reason that the first user in DeniedBy gave, and Reasons are those of the users in ApprovedBy, each after its
+	// user; at most MaxMessageBytes each.
+	Denial, Reasons string
 
 	// Next is when the first of the decisions expires; zero for never.
 	Next time.Time
@@ -203,7 +204,7 @@ func (a *Approval) Equals(b *Approval) bool {
 		return a == b
 	}
 	return a.Workload == b.Workload && a.Revision == b.Revision && a.Current == b.Current && a.Author == b.Author &&
-		a.Denial == b.Denial && a.Next.Equal(b.Next) && slices.Equal(a.ApprovedBy, b.ApprovedBy) && slices.Equal(a.DeniedBy, b.DeniedBy)
+		a.Denial == b.Denial && a.Reasons == b.Reasons && a.Next.Equal(b.Next) && slices.Equal(a.ApprovedBy, b.ApprovedBy) && slices.Equal(a.DeniedBy, b.DeniedBy)
 }
 
 // Requester is a client that requests the deletion of a pod, as its review has it: by what request, its class (a

@@ -89,12 +89,12 @@ func (c *counters) approve(f finding, applies bool, now time.Time) {
 	by := approval.ApprovedBy[:min(len(approval.ApprovedBy), appsv1alpha1.MaxStatusApprovers)]
 	for i, known := range c.status.LastApprovals {
 		if known.Workload == approval.Workload && known.Revision == approval.Revision {
-			c.status.LastApprovals[i].ApprovedBy = by
+			c.status.LastApprovals[i].ApprovedBy, c.status.LastApprovals[i].Reasons = by, approval.Reasons
 			return
 		}
 	}
 	last := append([]appsv1alpha1.ApprovedRevision{{
-		Workload: approval.Workload, Revision: approval.Revision, ApprovedBy: by, Time: StatusTime(now),
+		Workload: approval.Workload, Revision: approval.Revision, ApprovedBy: by, Reasons: approval.Reasons, Time: StatusTime(now),
 	}}, c.status.LastApprovals...)
 	c.status.LastApprovals = last[:min(len(last), appsv1alpha1.MaxStatusApprovals)]
 }
