@@ -70,7 +70,7 @@ func (v *verb) read(ctx context.Context) (objects offline.Objects, now time.Time
 			return objects, now, err
 		}
 		objects.Pods, objects.Owners, objects.Namespaces = given.Pods, given.Owners, given.Namespaces
-		objects.Budgets, objects.Nodes = given.Budgets, given.Nodes
+		objects.Budgets, objects.Nodes, objects.Approvals = given.Budgets, given.Nodes, given.Approvals
 		objects.Replace(offline.Objects{Rules: given.Rules, Policies: given.Policies})
 	}
 	return objects, now, v.check(objects)
@@ -123,6 +123,7 @@ func (v *verb) readCluster(ctx context.Context, namespace string) (offline.Objec
 	}{
 		{"pods", &corev1.PodList{}, []client.ListOption{in}},
 		{"podtransitionrules", &appsv1alpha1.PodTransitionRuleList{}, []client.ListOption{in}},
+		{"podoperationapprovals", &appsv1alpha1.PodOperationApprovalList{}, []client.ListOption{in}},
 		{"podtransitionpolicies", &appsv1alpha1.PodTransitionPolicyList{}, nil},
 		{"nodes", &corev1.NodeList{}, nil},
 		{"namespace", &corev1.NamespaceList{}, []client.ListOption{client.MatchingFields{metav1.ObjectNameField: namespace}}},

@@ -10,9 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/core/approval"
 	"github.com/podops-dev/podops/pkg/core/podstate"
 	"github.com/podops-dev/podops/pkg/state/podindex"
 )
@@ -26,6 +28,7 @@ type Objects struct {
 	Namespaces []*corev1.Namespace
 	Budgets    []*policyv1.PodDisruptionBudget
 	Nodes      []*corev1.Node
+	Approvals  []*appsv1alpha1.PodOperationApproval
 }
 
 // Add adds a copy of an object, and reports whether verdicts depend on its kind. An object without a
@@ -44,8 +47,10 @@ func (o *Objects) Add(object metav1.Object, namespace string) bool {
 		o.Nodes = append(o.Nodes, given.DeepCopy())
 	case *policyv1.PodDisruptionBudget:
 		o.Budgets = append(o.Budgets, completed(given.DeepCopy(), "PodDisruptionBudget", namespace))
+	case *appsv1alpha1.PodOperationApproval:
+		o.Approvals = append(o.Approvals, completed(given.DeepCopy(), "PodOperationApproval", namespace))
 	default:
-		owner, counts := podindex.NewOwner(object)
+		owner, counts := podindex.NewOwner(stamped(object))
 		if !counts {
 			return false
 		}
@@ -53,6 +58,20 @@ func (o *Objects) Add(object metav1.Object, namespace string) bool {
 		o.Owners = append(o.Owners, owner)
 	}
 	return true
+}
+
+// stamped returns a copy of a workload with its revision, as the cache of the manager has it.
+func stamped(object metav1.Object) metav1.Object {
+	original, ok := object.(runtime.Object)
+	if !ok {
+		return object
+	}
+	workload, ok := original.DeepCopyObject().(metav1.Object)
+	if !ok {
+		return object
+	}
+	approval.Stamp(workload)
+	return workload
 }
 
 // completed sets the fields that the API server would set.
@@ -119,6 +138,9 @@ func (o *Objects) index(now time.Time) (*podindex.Index, error) {
 	}
 	for _, budget := range o.Budgets {
 		index.SetDisruptionBudget(podindex.NewDisruptionBudget(budget))
+	}
+	for _, decision := range o.Approvals {
+		index.SetApproval(decision)
 	}
 	for _, node := range o.Nodes {
 		index.SetNode(node.Name, podindex.NewNode(node))
