@@ -50,11 +50,18 @@ var _ = Describe("A rule", func() {
 		Entry("with 32 operation types", `{name: a, conditions: [`+numbered("t", 32)+`], labelCheck: {requires: {}}}`),
 		Entry("with an availablePolicy", `{name: a, availablePolicy: {maxUnavailableValue: 1}}`),
 		Entry("with a labelCheck", `{name: a, labelCheck: {requires: {matchLabels: {approved: "true"}}}}`),
+		Entry("with an approval", `{name: a, approval: {}}`),
+		Entry("with approvals by 10 users", `{name: a, approval: {minApprovals: 10, allowAuthor: true}, exemptRevisions: Abandoned}`),
 		Entry("with a webhook", `{name: a, webhook: {clientConfig: {url: "https://example.com"}}}`),
 		Entry("with a module", `{name: a, rego: {module: package rule}}`),
 	)
 
 	DescribeTable("is rejected", expectRuleRefused,
+		Entry("with approvals by 11 users", `{name: a, approval: {minApprovals: 11}}`, "spec.rules[0].approval.minApprovals", "less than or equal to 10"),
+		Entry("with approvals by no user", `{name: a, approval: {minApprovals: 0}}`, "spec.rules[0].approval.minApprovals", "greater than or equal to 1"),
+		Entry("with an approval after the operation", `{name: a, stage: PostCheck, approval: {}}`, "spec.rules[0]", "in the stage PreCheck only"),
+		Entry("with an approval that no rollout needs", `{name: a, approval: {}, exemptRevisions: Outdated}`, "spec.rules[0]", "it exempts every pod that a rollout replaces"),
+		Entry("with an approval and labels", `{name: a, approval: {}, labelCheck: {requires: {}}}`, "spec.rules[0]", "exactly one of availablePolicy, labelCheck, approval, webhook or rego"),
 		Entry("without a name", `{labelCheck: {requires: {}}}`, "spec.rules[0].name", "Required value"),
 		Entry("with an empty name", `{name: "", labelCheck: {requires: {}}}`, "spec.rules[0].name", "at least 1"),
 		Entry("with a name of 64 characters", `{name: `+strings.Repeat("n", 64)+`, labelCheck: {requires: {}}}`, "spec.rules[0].name", "63"),
@@ -66,8 +73,8 @@ var _ = Describe("A rule", func() {
 		Entry("with an empty operation type", `{name: a, conditions: [""], labelCheck: {requires: {}}}`, "spec.rules[0].conditions[0]", "at least 1"),
 		Entry("with an operation type of 64 characters", `{name: a, conditions: [`+strings.Repeat("t", 64)+`], labelCheck: {requires: {}}}`, "spec.rules[0].conditions[0]", "63"),
 		Entry("with 33 operation types", `{name: a, conditions: [`+numbered("t", 33)+`], labelCheck: {requires: {}}}`, "spec.rules[0].conditions", "32 items"),
-		Entry("of no kind", `{name: a}`, "spec.rules[0]", "exactly one of availablePolicy, labelCheck, webhook or rego"),
-		Entry("of two kinds", `{name: a, labelCheck: {requires: {}}, availablePolicy: {maxUnavailableValue: 1}}`, "spec.rules[0]", "exactly one of availablePolicy, labelCheck, webhook or rego"),
+		Entry("of no kind", `{name: a}`, "spec.rules[0]", "exactly one of availablePolicy, labelCheck, approval, webhook or rego"),
+		Entry("of two kinds", `{name: a, labelCheck: {requires: {}}, availablePolicy: {maxUnavailableValue: 1}}`, "spec.rules[0]", "exactly one of availablePolicy, labelCheck, approval, webhook or rego"),
 		Entry("with a labelCheck without requirements", `{name: a, labelCheck: {}}`, "spec.rules[0].labelCheck.requires", "Required value"),
 	)
 

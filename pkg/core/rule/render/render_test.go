@@ -70,6 +70,14 @@ func TestRule(t *testing.T) {
 			Name:       "anything",
 			LabelCheck: &appsv1alpha1.LabelCheck{Requires: &metav1.LabelSelector{}},
 		},
+		"approval": {
+			Name:     "approved",
+			Approval: &appsv1alpha1.ApprovalRule{MinApprovals: 2},
+		},
+		"approval by the author": {
+			Name:     "approved",
+			Approval: &appsv1alpha1.ApprovalRule{AllowAuthor: true},
+		},
 		"all options": {
 			Name:        "all.Options_1",
 			Stage:       appsv1alpha1.StagePostCheck,

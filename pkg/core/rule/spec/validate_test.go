@@ -42,6 +42,14 @@ func TestValidate(t *testing.T) {
 	}
 	badMax := []errorAt{{field.ErrorTypeInvalid, "rule.availablePolicy.maxUnavailableValue"}}
 	badMin := []errorAt{{field.ErrorTypeInvalid, "rule.availablePolicy.minAvailableValue"}}
+	approval := func(minApprovals int32, further func(*appsv1alpha1.TransitionRule)) func(*appsv1alpha1.TransitionRule) {
+		return func(rule *appsv1alpha1.TransitionRule) {
+			rule.LabelCheck, rule.Approval = nil, &appsv1alpha1.ApprovalRule{MinApprovals: minApprovals}
+			if further != nil {
+				further(rule)
+			}
+		}
+	}
 	badRequires := []errorAt{{field.ErrorTypeInvalid, "rule.labelCheck.requires"}}
 
 	for name, tc := range map[string]struct {
@@ -71,6 +79,21 @@ func TestValidate(t *testing.T) {
 				rule.AvailablePolicy = &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: bound(1)}
 			},
 			want: []errorAt{{field.ErrorTypeForbidden, "rule.labelCheck"}},
+		},
+		"an approval": {change: approval(1, nil)},
+		"an approval by too many": {
+			change: approval(11, nil), want: []errorAt{{field.ErrorTypeInvalid, "rule.approval.minApprovals"}},
+		},
+		"an approval after the operation": {
+			change: approval(1, func(rule *appsv1alpha1.TransitionRule) { rule.Stage = appsv1alpha1.StagePostCheck }),
+			want:   []errorAt{{field.ErrorTypeInvalid, "rule.stage"}},
+		},
+		"an approval that no rollout needs": {
+			change: approval(1, func(rule *appsv1alpha1.TransitionRule) { rule.ExemptRevisions = appsv1alpha1.ExemptOutdated }),
+			want:   []errorAt{{field.ErrorTypeInvalid, "rule.exemptRevisions"}},
+		},
+		"an approval that a rollback does not need": {
+			change: approval(1, func(rule *appsv1alpha1.TransitionRule) { rule.ExemptRevisions = appsv1alpha1.ExemptAbandoned }),
 		},
 		"rego with a module": {
 			change: rego(appsv1alpha1.RegoRule{Module: "package rule", Parameters: parameters(`{"a": 1}`)}),
