@@ -184,6 +184,17 @@ var _ = Describe("A rule of kind approval", func() {
 		Expect(web.Annotations).To(HaveKeyWithValue(appsv1alpha1.TemplateAuthorAnnotationKey, approval.Revision(&web.Spec.Template)+" mallory"))
 	})
 
+	It("withholds a Deployment of the strategy Recreate likewise", func(ctx context.Context) {
+		p.patch(ctx, web, `{"spec":{"strategy":{"type":"Recreate","rollingUpdate":null}}}`)
+		p.roll(ctx, web, "carol", "v2")
+		Eventually(ctx, p.seeingRule("web")).Should(haveBlocked("of Deployment web has 0 of 2 approvals"))
+		Consistently(ctx, p.running("v2", 3)).Should(HaveLen(3))
+		p.verbAs(ctx, "alice", "approve", "deploy/web")
+		p.verbAs(ctx, "bob", "approve", "deploy/web")
+		Eventually(ctx, p.running("v2", 3)).Should(BeEmpty())
+		p.awaitAvailable(ctx, 3)
+	})
+
 	It("withholds a StatefulSet likewise", func(ctx context.Context) {
 		Expect(p.admin.Delete(ctx, web)).To(Succeed())
 		Eventually(ctx, p.list).Should(BeEmpty())

@@ -80,17 +80,20 @@ func hasRevisions(kind string) bool {
 	return kind == kindDeployment || kind == kindStatefulSet || kind == kindDaemonSet
 }
 
-// approvalFor returns the revision of a workload with the decisions about it. The ReplicaSet that a Deployment makes pods from has the
-// revision: the revision is not known while the template of the Deployment differs, unless it is paused.
+// approvalFor returns the revision of a workload with the decisions about it. A Deployment makes its pods from the newest ReplicaSet: the
+// revision is not known while the Deployment has another template. If it is paused, that ReplicaSet counts; of the
+// strategy Recreate, whose next ReplicaSet follows only when the pods are gone, the template of the Deployment.
 func (n *namespace) approvalFor(owner Owner) approval.Workload {
 	found := approval.Workload{Kind: owner.Kind, Name: owner.Name, Revision: owner.Template, Hash: owner.UpdateRevision, Author: owner.Author}
-	if owner.Kind == kindDeployment {
-		newest := n.owners[n.newestReplicaSet[owner.UID]]
-		found.Revision, found.Hash = newest.Template, revisionHash(newest.TemplateLabels)
-		if newest.Template != owner.Template {
-			found.Author = ""
-			owner.Processed = owner.Paused
-		}
+	newest := n.owners[n.newestReplicaSet[owner.UID]]
+	switch {
+	case owner.Kind != kindDeployment:
+	case newest.Template == owner.Template:
+		found.Hash = revisionHash(newest.TemplateLabels)
+	case owner.Paused:
+		found.Revision, found.Hash, found.Author = newest.Template, revisionHash(newest.TemplateLabels), ""
+	case !owner.Recreates:
+		found.Revision, found.Author = "", ""
 	}
 	if !owner.Processed {
 		found.Revision = ""

@@ -62,9 +62,14 @@ func TestApprovals(t *testing.T) {
 	set.Template = "ab"
 	x.SetOwner(set)
 	unknown := found
-	unknown.Revision, unknown.Author = "", ""
+	unknown.Revision, unknown.Hash, unknown.Author = "", "", ""
 	want("the Deployment has another template than its newest ReplicaSet", only(unknown))
-	deployment.Paused = true
+	deployment.Recreates = true
+	x.SetOwner(deployment)
+	recreated := found
+	recreated.Hash = ""
+	want("it has the strategy Recreate", only(recreated))
+	deployment.Recreates, deployment.Paused = false, true
 	x.SetOwner(deployment)
 	paused := found
 	paused.Revision, paused.Author = "ab", ""
