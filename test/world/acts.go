@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/core/approval"
 )
 
 // verb performs an act on a workload, which is empty if the act names none.
@@ -259,7 +260,7 @@ func (w *World) apply(ctx context.Context, user string, on Workload, replicas in
 	if to == "" {
 		to = w.wished(on.Name).image
 	}
-	if template := podTemplate(wanted); template != nil {
+	if template := approval.Template(wanted); template != nil {
 		template.Spec.Containers[0].Image = to
 	}
 	if made, ok := wanted.(*unstructured.Unstructured); ok {
@@ -282,22 +283,6 @@ func (w *World) revive(on Workload) {
 		known.recreated = known.recreated || known.gone
 		known.gone, known.orphaned, known.labelled = false, false, on.isLabelled()
 	})
-}
-
-// podTemplate returns the template of the pods of a workload; nil if it has none.
-func podTemplate(object client.Object) *corev1.PodTemplateSpec {
-	switch o := object.(type) {
-	case *appsv1.Deployment:
-		return &o.Spec.Template
-	case *appsv1.ReplicaSet:
-		return &o.Spec.Template
-	case *appsv1.StatefulSet:
-		return &o.Spec.Template
-	case *appsv1.DaemonSet:
-		return &o.Spec.Template
-	default:
-		return nil
-	}
 }
 
 // level is a client that compares and writes when numbers differ: an autoscaler every 15 s, or a GitOps controller every
@@ -382,7 +367,7 @@ func (w *World) adopt(ctx context.Context, _ Act, on Workload) error {
 	}
 	on.Replicas = known.replicas
 	again := manifest(on)
-	if template := podTemplate(again); template != nil {
+	if template := approval.Template(again); template != nil {
 		template.Spec.Containers[0].Image = known.image
 	}
 	if made, ok := again.(*unstructured.Unstructured); ok {
