@@ -331,13 +331,14 @@ func controlled() labels.Selector {
 
 // workloadAnnotations returns the annotations of workloads that PodOps reads.
 func workloadAnnotations() []string {
-	return append(replicasetscale.Annotations(), appsv1alpha1.DeploymentRevisionAnnotationKey, appsv1alpha1.TemplateAuthorAnnotationKey)
+	return slices.Concat(replicasetscale.Annotations(), approval.Annotations(), []string{appsv1alpha1.DeploymentRevisionAnnotationKey})
 }
 
 // slimWorkload drops the unused fields: most of a workload is the spec of its pods.
 func slimWorkload(object any) (any, error) {
 	if o, ok := object.(client.Object); ok {
 		o.SetManagedFields(nil)
+		approval.Stamp(o)
 		all := o.GetAnnotations()
 		o.SetAnnotations(nil)
 		kept := map[string]string{}
@@ -349,7 +350,6 @@ func slimWorkload(object any) (any, error) {
 		if len(kept) > 0 {
 			o.SetAnnotations(kept)
 		}
-		approval.Stamp(o)
 		boundWorkload(o)
 	}
 	switch o := object.(type) {

@@ -181,7 +181,7 @@ var _ = Describe("A rule of kind approval", func() {
 		both := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+appsv1alpha1.TemplateAuthorAnnotationKey+
 			`":"x eve"}},"spec":{"template":{"metadata":{"annotations":{"rolled":"1"}}}}}`))
 		Expect(mallory.Patch(ctx, web, both)).To(Succeed())
-		Expect(web.Annotations).To(HaveKeyWithValue(appsv1alpha1.TemplateAuthorAnnotationKey, approval.Revision(&web.Spec.Template)+" mallory"))
+		Expect(web.Annotations).To(HaveKeyWithValue(appsv1alpha1.TemplateAuthorAnnotationKey, author+"\n"+approval.Revision(&web.Spec.Template)+" mallory"))
 	})
 
 	It("withholds a Deployment of the strategy Recreate likewise", func(ctx context.Context) {
@@ -294,5 +294,40 @@ var _ = Describe("An approval when the leader ends", func() {
 		Eventually(ctx, func(ctx context.Context) int { return len(p.running("v2", 4)(ctx)) }).Should(BeNumerically("<", 4))
 		team.killLeader(ctx)
 		Eventually(ctx, p.running("v2", 4)).WithTimeout(2 * patience).Should(BeEmpty())
+	})
+})
+
+var _ = Describe("An approval while no manager runs", func() {
+	It("holds back no rollback, and knows its author by the revision", func(ctx context.Context) {
+		p := newScenario(ctx)
+		p.approvers(ctx, "alice", "bob")
+		web := p.deployment(ctx, 2, nil)
+		p.roll(ctx, web, "carol", "v2")
+		Eventually(ctx, p.running("v2", 2)).Should(BeEmpty())
+		p.roll(ctx, web, "dan", "v3")
+		Eventually(ctx, p.running("v3", 2)).Should(BeEmpty())
+		p.rule(ctx, approvalRule(1))
+		managers.stopAll()
+		restarted := false
+		DeferCleanup(func(ctx context.Context) {
+			if !restarted {
+				managers.start(ctx)
+			}
+		})
+
+		By("rolling back, which copies the annotations of the ReplicaSet, and then to a new template")
+		p.kubectl(ctx, "-n", p.namespace, "rollout", "undo", "deploy/web")
+		Expect(p.admin.Get(ctx, client.ObjectKeyFromObject(web), web)).To(Succeed())
+		Expect(approval.Author(web.Annotations, approval.Revision(&web.Spec.Template))).To(Equal("carol"))
+		p.roll(ctx, web, "carol", "v4")
+		Expect(approval.Author(web.Annotations, approval.Revision(&web.Spec.Template))).To(BeEmpty())
+
+		By("starting a manager: one approval more is required")
+		restarted = true
+		managers.start(ctx)
+		Eventually(ctx, p.seeingRule("web")).Should(haveBlocked("has 0 of 2 approvals; its author is not known"))
+		p.verbAs(ctx, "alice", "approve", "deploy/web")
+		p.verbAs(ctx, "bob", "approve", "deploy/web")
+		Eventually(ctx, p.running("v4", 2)).Should(BeEmpty())
 	})
 })

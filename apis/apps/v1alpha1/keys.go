@@ -299,8 +299,8 @@ const (
 )
 
 // TemplateAuthorAnnotationKey records who wrote the pod template of a Deployment, StatefulSet or DaemonSet whose pods are under PodOps:
-// the hash of the template (PodOperationApprovalSpec.Revision), a space, and the name of the user. Admission sets it with each
-// change of the template.
+// a line for each change of the template, with its hash (PodOperationApprovalSpec.Revision), a space, and the name of the user.
+// Admission adds it; the last line with the hash of a template counts.
 const TemplateAuthorAnnotationKey = "podtransitionrule.kusionstack.io/template-author"
 
 // DeploymentRevisionAnnotationKey is set by the controller of Deployments on ReplicaSets.

@@ -30,6 +30,9 @@ const (
 	// stampKey is the annotation of objects in memory with their revision.
 	stampKey = "podtransitionrule.kusionstack.io/template-revision"
 
+	// maxAuthors bounds the changes of a template whose users are known. Kubernetes keeps 10 ReplicaSets by default.
+	maxAuthors = 32
+
 	// shownBytes is the length of a revision in messages.
 	shownBytes = 12
 )
@@ -70,7 +73,7 @@ func Template(object metav1.Object) *corev1.PodTemplateSpec {
 }
 
 // Stamp records the revision of a workload whose pods are under PodOps in an annotation of the object in memory, from which
-// Stamped reads it: caches drop the template. No stored object has the annotation.
+// Stamped reads it, and keeps the author of this revision alone: caches drop the template. No stored object has the annotation.
 func Stamp(object metav1.Object) {
 	annotations := object.GetAnnotations()
 	delete(annotations, stampKey)
@@ -81,31 +84,51 @@ func Stamp(object metav1.Object) {
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[stampKey] = Revision(template)
+	revision := Revision(template)
+	annotations[stampKey] = revision
+	if author := Author(annotations, revision); author != "" {
+		annotations[appsv1alpha1.TemplateAuthorAnnotationKey] = revision + " " + author
+	}
 	object.SetAnnotations(annotations)
 }
+
+// Annotations returns the annotations that Stamp writes.
+func Annotations() []string { return []string{stampKey, appsv1alpha1.TemplateAuthorAnnotationKey} }
 
 // Stamped returns the revision that Stamp recorded; empty without one.
 func Stamped(object metav1.Object) string {
 	return object.GetAnnotations()[stampKey]
 }
 
-// AuthorAnnotation returns the value of the annotation template-author for a revision that a user writes; empty for a user whose
-// name is longer than that of any approver.
-func AuthorAnnotation(revision, user string) string {
-	if len(user) > maxUserBytes {
-		return ""
+// AuthorAnnotation returns the value of the annotation template-author after a user has written a revision: a line for each change
+// of the template, oldest first. Lines stay, since `kubectl rollout undo` copies the annotations that a ReplicaSet had. A
+// user whose name is longer than that of any approver gets no line.
+func AuthorAnnotation(known, revision, user string) string {
+	line := revision + " " + user
+	lines := strings.Split(known, "\n")
+	switch {
+	case known == "":
+		lines = nil
+	case lines[len(lines)-1] == line:
+		return known
 	}
-	return revision + " " + user
+	if len(user) <= maxUserBytes {
+		lines = append(lines, line)
+	}
+	return strings.Join(lines[max(0, len(lines)-maxAuthors):], "\n")
 }
 
-// Author returns the user who wrote a revision of a workload, from its annotations; empty if that is not recorded.
+// Author returns the user who last wrote a revision of a workload, from its annotations; empty if that is not recorded.
 func Author(annotations map[string]string, revision string) string {
-	recorded, user, _ := strings.Cut(annotations[appsv1alpha1.TemplateAuthorAnnotationKey], " ")
-	if revision == "" || recorded != revision {
+	if revision == "" {
 		return ""
 	}
-	return user
+	for _, line := range slices.Backward(strings.Split(annotations[appsv1alpha1.TemplateAuthorAnnotationKey], "\n")) {
+		if recorded, user, _ := strings.Cut(line, " "); recorded == revision {
+			return user
+		}
+	}
+	return ""
 }
 
 // Workload is a workload with the decisions about it.

@@ -47,6 +47,12 @@ func TestStampIsForWorkloadsOfControlledPods(t *testing.T) {
 	if want, got := approval.Revision(&controlled.Spec.Template), approval.Stamped(controlled); got != want {
 		t.Errorf("want %s, got %s", want, got)
 	}
+	authored := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: template("web:v1")}}
+	revision := approval.Revision(&authored.Spec.Template)
+	authored.Annotations = map[string]string{appsv1alpha1.TemplateAuthorAnnotationKey: revision + " carol\n" + strings.Repeat("b", 64) + " dan"}
+	if approval.Stamp(authored); authored.Annotations[appsv1alpha1.TemplateAuthorAnnotationKey] != revision+" carol" {
+		t.Errorf("annotations %v", authored.Annotations)
+	}
 	forged := map[string]string{"podtransitionrule.kusionstack.io/template-revision": strings.Repeat("a", 64)}
 	other := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Annotations: forged}}
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"podtransitionrule.kusionstack.io/template-revision": "a"}}}
@@ -58,14 +64,27 @@ func TestStampIsForWorkloadsOfControlledPods(t *testing.T) {
 }
 
 func TestAuthorIsThatOfTheRevision(t *testing.T) {
-	annotations := map[string]string{appsv1alpha1.TemplateAuthorAnnotationKey: approval.AuthorAnnotation("aa", "a user with spaces")}
-	for revision, want := range map[string]string{"aa": "a user with spaces", "ab": "", "": ""} {
+	value := ""
+	for _, change := range [][2]string{{"aa", "carol"}, {"ab", "a user with spaces"}, {"aa", "bob"}, {"aa", "bob"}} {
+		value = approval.AuthorAnnotation(value, change[0], change[1])
+	}
+	if want := "aa carol\nab a user with spaces\naa bob"; value != want {
+		t.Errorf("want %q, got %q", want, value)
+	}
+	annotations := map[string]string{appsv1alpha1.TemplateAuthorAnnotationKey: value}
+	for revision, want := range map[string]string{"aa": "bob", "ab": "a user with spaces", "ac": "", "": ""} {
 		if got := approval.Author(annotations, revision); got != want {
 			t.Errorf("revision %q: want %q, got %q", revision, want, got)
 		}
 	}
-	if got := approval.AuthorAnnotation("aa", strings.Repeat("u", 257)); got != "" {
+	if got := approval.AuthorAnnotation("aa carol", "ab", strings.Repeat("u", 257)); got != "aa carol" {
 		t.Errorf("a user who can be no approver is recorded: %q", got)
+	}
+	for range 20 {
+		value = approval.AuthorAnnotation(approval.AuthorAnnotation(value, "aa", "carol"), "ab", "carol")
+	}
+	if got := strings.Count(value, "\n") + 1; got != 32 {
+		t.Errorf("got %d lines", got)
 	}
 }
 

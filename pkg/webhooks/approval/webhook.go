@@ -39,15 +39,19 @@ func (m *AuthorMutator) Handle(_ context.Context, req admission.Request) admissi
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	author := approval.AuthorAnnotation(approval.Revision(approval.Template(object)), req.UserInfo.Username)
+	known := ""
+	changed := true
 	if len(req.OldObject.Raw) > 0 {
 		old, err := m.decode(req.Kind.Kind, req.OldObject)
 		if err != nil {
 			return admission.Errored(http.StatusBadRequest, err)
 		}
-		if equality.Semantic.DeepEqual(approval.Template(old), approval.Template(object)) {
-			author = old.GetAnnotations()[appsv1alpha1.TemplateAuthorAnnotationKey]
-		}
+		known = old.GetAnnotations()[appsv1alpha1.TemplateAuthorAnnotationKey]
+		changed = !equality.Semantic.DeepEqual(approval.Template(old), approval.Template(object))
+	}
+	author := known
+	if changed {
+		author = approval.AuthorAnnotation(known, approval.Revision(approval.Template(object)), req.UserInfo.Username)
 	}
 	return admission.Patched("", annotate(object.GetAnnotations(), appsv1alpha1.TemplateAuthorAnnotationKey, author)...)
 }

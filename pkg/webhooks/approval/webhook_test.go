@@ -83,7 +83,7 @@ func TestAuthors(t *testing.T) {
 		},
 		"another template": {
 			old: deployment("v1", known), now: deployment("v2", known),
-			want: []jsonpatch.Operation{{Operation: "add", Path: path, Value: v2 + " alice"}},
+			want: []jsonpatch.Operation{{Operation: "add", Path: path, Value: v1 + " carol\n" + v2 + " alice"}},
 		},
 		"the same template": {old: deployment("v1", known), now: deployment("v1", known)},
 		"the same template with another author": {

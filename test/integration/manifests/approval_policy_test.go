@@ -65,6 +65,12 @@ var _ = Describe("The author of a pod template, without a manager", func() {
 		Expect(eve.Patch(ctx, deployment.DeepCopy(), change(hash+" mallory", "1"))).To(Succeed(), "it stays, and is of another template")
 		Expect(eve.Patch(ctx, deployment.DeepCopy(), change(strings.Repeat("b", 64)+" mallory", "2"))).To(refused)
 		Expect(eve.Patch(ctx, deployment.DeepCopy(), change(hash+" eve", "1"))).To(refused, "the template does not change")
+		both := hash + " mallory\n" + strings.Repeat("b", 64) + " eve"
+		Expect(eve.Patch(ctx, deployment.DeepCopy(), change(both+"\n"+hash+" mallory2", "4"))).To(refused)
+		Expect(eve.Patch(ctx, deployment.DeepCopy(), change(both, "4"))).To(Succeed())
+		By("rolling back to the first template, whose ReplicaSet had the first line, as another user")
+		dan := as("dan", []string{"system:masters"})
+		Expect(dan.Patch(ctx, deployment.DeepCopy(), change(hash+" mallory", "1"))).To(Succeed())
 		Expect(eve.Patch(ctx, deployment.DeepCopy(), change(nil, "1"))).To(Succeed(), "it is not known then")
 		Expect(eve.Patch(ctx, deployment.DeepCopy(), change(hash+" eve", "1"))).To(refused, "the template does not change")
 		Expect(eve.Patch(ctx, deployment.DeepCopy(), change(hash+" eve", "3"))).To(Succeed())

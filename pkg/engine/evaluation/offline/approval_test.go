@@ -18,7 +18,7 @@ func TestApprovalsAreCounted(t *testing.T) {
 	set.Spec.Template.Labels = map[string]string{"app": "cart", appsv1alpha1.ControlLabelKey: "true"}
 	set.Status.UpdateRevision, set.Status.CurrentRevision = "new", "old"
 	metav1.SetMetaDataAnnotation(&set.ObjectMeta, appsv1alpha1.TemplateAuthorAnnotationKey,
-		approval.AuthorAnnotation(approval.Revision(&set.Spec.Template), "carol"))
+		approval.AuthorAnnotation("", approval.Revision(&set.Spec.Template), "carol"))
 	for name, tc := range map[string]struct {
 		approver string
 		want     string
