@@ -169,7 +169,7 @@ func newDocumentation(ctx context.Context) documentation {
 	Expect(d.admin.Create(ctx, node)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) {
 		Expect(d.admin.Delete(ctx, node)).To(Succeed())
-		d.kubectl(ctx, "annotate", "namespace", "--all", appsv1alpha1.BreakGlassAnnotationKey+"-")
+		d.kubectl(ctx, "annotate", "namespace", "--all", appsv1alpha1.BreakGlassAnnotationKey+"-", appsv1alpha1.FreezeAnnotationKey+"-")
 	})
 
 	d.enter(ctx)
@@ -279,7 +279,7 @@ func (d documentation) named(ctx context.Context, command string) string {
 		{`\bweb-(6d4f-a|00|\.\.\.|7b9d8e6f5c-2xk9p|5d9c-x7k2p)`, pods[0]}, {`\bPOD\b`, pods[0]},
 		{`\bweb-(6d4f-b|01)`, pods[1]}, {`\bweb-6d4f-c`, pods[2]},
 		{`-n shop\b`, "-n " + d.namespace}, {`\bnamespace shop\b`, "namespace " + d.namespace}, {`\bNAMESPACE\b`, d.namespace},
-		{`\b(RULE|NAME)\b`, "web"}, {`\bnode-1\b`, "node-of-pages"},
+		{` --revision 3fa9c1d2e4b5\b`, " --revision="}, {`\bsts/db\b`, "deploy/web"}, {`\b(RULE|NAME)\b`, "web"}, {`\bnode-1\b`, "node-of-pages"},
 	} {
 		command = regexp.MustCompile(name.page).ReplaceAllLiteralString(command, name.cluster)
 	}

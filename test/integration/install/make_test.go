@@ -139,14 +139,14 @@ var _ = Describe("The targets of the Makefile", Ordered, func() {
 	It("install the CRDs when the answer is yes", func(ctx context.Context) {
 		shown, err := onTerminal(target(ctx, production, "install"), "y\n")
 		Expect(err).NotTo(HaveOccurred(), shown)
-		Expect(shown).To(And(ContainSubstring(firstLine("production")+"apply 4 objects of PodOps"), ContainSubstring(question)))
-		Expect(crds(ctx)).To(HaveLen(4))
+		Expect(shown).To(And(ContainSubstring(firstLine("production")+"apply 5 objects of PodOps"), ContainSubstring(question)))
+		Expect(crds(ctx)).To(HaveLen(5))
 		Expect(client.IgnoreNotFound(server.client.Get(ctx, managerKey(), &appsv1.Deployment{}))).To(Succeed())
 	})
 
 	It("leave the CRDs without a confirmation, and remove them with YES=1", func(ctx context.Context) {
 		Expect(refused(ctx, "uninstall")).To(HavePrefix(firstLine("production")))
-		Expect(crds(ctx)).To(HaveLen(4))
+		Expect(crds(ctx)).To(HaveLen(5))
 		Expect(succeeds(ctx, production, "uninstall", "YES=1")).To(And(HavePrefix(firstLine("production")), Not(ContainSubstring(question))))
 		Expect(crds(ctx)).To(BeEmpty())
 	})
@@ -179,7 +179,7 @@ var _ = Describe("The targets of the Makefile", Ordered, func() {
 	It("need no confirmation on the local control plane", func(ctx context.Context) {
 		local := writeKubeconfig(localContext)
 		Expect(succeeds(ctx, local, "install")).To(And(HavePrefix(firstLine(localContext)), Not(ContainSubstring(question))))
-		Expect(crds(ctx)).To(HaveLen(4))
+		Expect(crds(ctx)).To(HaveLen(5))
 		succeeds(ctx, local, "uninstall")
 		Expect(crds(ctx)).To(BeEmpty())
 	})
