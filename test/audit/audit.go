@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -36,6 +37,9 @@ type Event struct {
 	// FailedOpen is true when a webhook did not answer, and its failurePolicy let the
 	// request pass.
 	FailedOpen bool
+
+	// Unanswered are the names of these webhooks, sorted.
+	Unanswered []string
 }
 
 // Refused reports whether the request was answered with an error.
@@ -156,21 +160,23 @@ type record struct {
 }
 
 func (r record) event() Event {
+	unanswered := r.unanswered()
 	return Event{
 		Time: r.RequestReceivedTimestamp, Took: r.StageTimestamp.Sub(r.RequestReceivedTimestamp), User: r.User.Username, UserAgent: r.UserAgent, Verb: r.Verb,
 		Group: r.ObjectRef.APIGroup, Resource: r.ObjectRef.Resource, Subresource: r.ObjectRef.Subresource,
 		Namespace: r.ObjectRef.Namespace, Name: r.ObjectRef.Name,
-		Code: r.ResponseStatus.Code, Message: r.ResponseStatus.Message, FailedOpen: r.failedOpen(),
+		Code: r.ResponseStatus.Code, Message: r.ResponseStatus.Message, FailedOpen: len(unanswered) > 0, Unanswered: unanswered,
 	}
 }
 
-// failedOpen reads the annotations "failed-open.<kind>.webhook.admission.k8s.io/<round>",
-// which the API server sets.
-func (r record) failedOpen() bool {
-	for key := range r.Annotations {
+// unanswered reads the annotations "failed-open.<kind>.webhook.admission.k8s.io/<round>", which the API server sets.
+func (r record) unanswered() []string {
+	var names []string
+	for key, name := range r.Annotations {
 		if strings.HasPrefix(key, "failed-open.") {
-			return true
+			names = append(names, name)
 		}
 	}
-	return false
+	slices.Sort(names)
+	return names
 }

@@ -2,6 +2,8 @@ package upgrade_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -36,14 +38,32 @@ type requests struct {
 	// are not among them: the manager sends such a request again (docs/upgrade.md).
 	forbidden []string
 
-	// denied is the number of these denials.
-	denied int
+	// denied is the number of these denials, and newer that of requests which only a webhook of the current release reviews and
+	// that came to a replica of the previous one.
+	denied, newer int
+}
+
+// isMixed reports whether replicas and manifests of both versions are there in a phase.
+func isMixed(phase string) bool {
+	return slices.Contains([]string{"apply manifests", "roll replicas", "apply previous", "roll back replicas"}, phase)
+}
+
+// serves reports whether the manifests of a release have a webhook.
+func (r release) serves(webhook string) bool {
+	GinkgoHelper()
+	for _, name := range []string{"mutating.yaml", "validating.yaml"} {
+		manifest, err := os.ReadFile(filepath.Join(r.config, "webhook", name))
+		Expect(err).NotTo(HaveOccurred())
+		if strings.Contains(string(manifest), "- name: "+webhook+"\n") {
+			return true
+		}
+	}
+	return false
 }
 
 // isDenied reports whether an admission policy for the manager denied a request while versions were mixed.
 func isDenied(phase, message string) bool {
-	mixed := slices.Contains([]string{"apply manifests", "roll replicas", "apply previous", "roll back replicas"}, phase)
-	return mixed && strings.Contains(message, "ValidatingAdmissionPolicy 'podops-manager")
+	return isMixed(phase) && strings.Contains(message, "ValidatingAdmissionPolicy 'podops-manager")
 }
 
 // readRequests reads the audit log.
@@ -74,6 +94,8 @@ func readRequests(s *system) requests {
 		rejected := e.Code >= 500 && strings.Contains(e.Message, "failed calling webhook")
 		switch {
 		case !rejected && !e.FailedOpen:
+		case !rejected && isMixed(name) && !slices.ContainsFunc(e.Unanswered, s.previous.serves):
+			r.newer++ // a replica of the previous release does not serve a webhook that only the current release has
 		case !s.replicas.nearKill(e.Time):
 			r.unexplained = append(r.unexplained, text)
 		case rejected:

@@ -132,9 +132,9 @@ var _ = Describe("Under load", Ordered, func() {
 		made := readRequests(s)
 		failedProbes, failedNearKills := dryRuns.failures(s)
 		fmt.Fprintf(os.Stderr, "\n%s\n%d writes of all users; near %d kills of a leader %d were rejected and %d passed without a review (dry runs among them: %d)\n"+
-			"permits: %d; rounds of the load: %v; fewest available pods: %v; replicas that ended by themselves: %d; denied by policies of the other version: %d\n\n",
+			"permits: %d; rounds of the load: %v; fewest available pods: %v; replicas that ended by themselves: %d; denied by policies of the other version: %d; webhooks that the previous release does not have: %d\n\n",
 			dryRuns.table(s), made.total, kills, made.rejected, made.passed, failedNearKills,
-			s.pods.permitted(), work.completed(), work.fewestAvailable(), len(s.replicas.crashed), made.denied)
+			s.pods.permitted(), work.completed(), work.fewestAvailable(), len(s.replicas.crashed), made.denied, made.newer)
 
 		Expect(work.failed()).To(BeEmpty(), "operations of the load must succeed")
 		Expect(made.unexplained).To(BeEmpty(), "every request must be reviewed, unless its replica is killed")
