@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
 // maxNamedApprovers bounds the users that a message names.
@@ -29,7 +30,7 @@ func explainApproval(rule *appsv1alpha1.ApprovalRule, approval *Approval) string
 	case approval.Author == "":
 		note = "; its author is not known, so one approval more is required"
 	case len(counted) < len(approval.ApprovedBy):
-		note = fmt.Sprintf("; the approval of its author %s does not count", approval.Author)
+		note = fmt.Sprintf("; the approval of its author %s does not count", namedUsers([]string{approval.Author}))
 	}
 	by := ""
 	if len(counted) > 0 {
@@ -52,10 +53,11 @@ func CountApprovals(rule appsv1alpha1.ApprovalRule, approval Approval) (counted 
 	}
 }
 
-// namedUsers returns the first users, and how many more there are.
+// namedUsers returns the first users in one line, and how many more there are.
 func namedUsers(users []string) string {
-	if len(users) <= maxNamedApprovers {
-		return strings.Join(users, ", ")
+	names := text.Line(strings.Join(users[:min(len(users), maxNamedApprovers)], ", "), MaxMessageBytes)
+	if more := len(users) - maxNamedApprovers; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(users[:maxNamedApprovers], ", "), len(users)-maxNamedApprovers)
+	return names
 }

@@ -43,19 +43,10 @@ func (x *Index) DeleteNode(name string) {
 
 func (x *Index) notifyNode(node string) {
 	for name, namespace := range x.namespaces {
-		if namespace.hasCustom() && namespace.waitsOn(node) {
+		if namespace.custom() && namespace.waitsOn(node) {
 			x.notify(name)
 		}
 	}
-}
-
-func (n *namespace) hasCustom() bool {
-	for _, r := range n.rules {
-		if r.custom {
-			return true
-		}
-	}
-	return false
 }
 
 // waitsOn reports whether a pod on a node waits.

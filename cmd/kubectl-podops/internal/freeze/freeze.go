@@ -1,5 +1,5 @@
-// Package freeze implements kubectl podops freeze and kubectl podops thaw. A freeze is a PodTransitionRule that withholds every
-// permit of its namespace until it ends, and counts like any other rule.
+// Package freeze implements kubectl podops freeze and kubectl podops thaw. A freeze of a namespace is a PodTransitionRule that withholds
+// every permit there until it ends, and counts like any other rule; a freeze of the cluster is an annotation of the manager's namespace.
 package freeze
 
 import (
