@@ -245,7 +245,7 @@ var _ = Describe("An availablePolicy with surge", func() {
 			DeferCleanup(func(ctx context.Context) { p.kubectl(ctx, "uncordon", node) })
 			drains.Go(func() {
 				defer GinkgoRecover()
-				p.kubectl(ctx, "drain", node, "--pod-selector=app=web", "--timeout=3m")
+				p.kubectl(ctx, "drain", node, "--pod-selector=e2e.podops.dev/scenario="+p.namespace, "--timeout=3m")
 			})
 		}
 		drains.Wait()
