@@ -84,19 +84,23 @@ var _ = Describe("While leaders fail", Ordered, func() {
 		evictions, stop := context.WithCancel(ctx)
 		var client sync.WaitGroup
 		defer func() { stop(); client.Wait() }()
+		var waits sync.Mutex // a request passes that waits in a manager when that is killed
 		client.Go(func() {
 			for every := time.NewTicker(time.Second); evictions.Err() == nil; <-every.C {
+				waits.Lock()
 				_ = p.evict(evictions, repeated) // it waits in admission, and is answered 429
+				waits.Unlock()
 			}
 		})
-		other := p // each user has one pending request for an owner
-		other.admin = p.as("e2e-other", []string{"system:masters"})
+		other := p.with(p.as("e2e-other", []string{"system:masters"})) // each user has one pending request for an owner
 		Expect(other.evict(ctx, once)).To(Satisfy(apierrors.IsTooManyRequests))
 		preparing := HaveField("Labels", HaveKey(appsv1alpha1.PreparingLabelPrefix+"/"+podDelete))
 		for _, pod := range []*corev1.Pod{repeated, once} {
 			Eventually(ctx, p.seeing(pod.Name)).Should(preparing)
 		}
+		waits.Lock()
 		team.killLeader(ctx)
+		waits.Unlock()
 
 		By("putting the pod back into service whose eviction is not repeated")
 		Eventually(ctx, p.notes("DeleteUndone")).WithTimeout(4 * patience).Should(ConsistOf("the request was not repeated"))

@@ -232,6 +232,7 @@ var _ = Describe("An availablePolicy with surge", func() {
 
 	It("lets two nodes be drained at once, one pod after the other", func(ctx context.Context) {
 		p.deployment(ctx, 2, func(d *appsv1.Deployment) {
+			d.Spec.Template.Labels["e2e.podops.dev/scenario"] = p.namespace
 			d.Spec.Template.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
 				LabelSelector: d.Spec.Selector, TopologyKey: corev1.LabelHostname,
 			}}}}

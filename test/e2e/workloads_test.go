@@ -30,8 +30,13 @@ type scenario struct {
 // once returns the scenario with an administrator that repeats no request.
 func (p scenario) once() scenario {
 	GinkgoHelper()
+	return p.with(p.as("", nil))
+}
+
+// with returns the scenario with another administrator.
+func (p scenario) with(admin client.WithWatch) scenario {
 	other := *p.cluster
-	other.admin = other.as("", nil)
+	other.admin = admin
 	p.cluster = &other
 	return p
 }
