@@ -72,7 +72,7 @@ func boundedByDomain(all map[string]string) map[string]string {
 	}
 	kept := maps.Clone(bounded(others, maxMapBytes))
 	maps.Copy(kept, bounded(own, maxOwnBytes,
-		appsv1alpha1.ControlLabelKey, appsv1alpha1.PendingDeleteAnnotationKey, appsv1alpha1.AvailableConditionsAnnotationKey))
+		appsv1alpha1.ControlLabelKey, appsv1alpha1.PendingDeleteAnnotationKey, appsv1alpha1.RequestersAnnotationKey, appsv1alpha1.AvailableConditionsAnnotationKey))
 	return kept
 }
 

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -226,6 +227,52 @@ reason := sprintf("node %s is %s, and not cordoned", [input.node.name, input.nod
 
 		By("putting the pod back into service once its eviction is not repeated")
 		Eventually(ctx, p.seeing("web-00")).Should(And(expect.BeAvailable(), expect.HaveNoLifecycle()))
+	})
+
+	It("that reads the groups of a requester believes nothing that clients write", func(ctx context.Context) {
+		p.rule(ctx, regoRule("sre", `allow if "sre" in input.operation.request.groups
+
+reason := sprintf("%s (%s) is not in the group sre", [input.operation.request.user, input.operation.request.actor])`))
+		p.pods(ctx, 2, nil)
+		jane, joe := p.with(p.as("jane", []string{"system:masters", "dev"})), p.with(p.as("joe", []string{"system:masters", "sre"}))
+		waits := ConsistOf(And(HaveField("Reason", "NotAllowed"), HaveField("Message", "jane (Client) is not in the group sre")))
+		forged := `{"operating.podopslifecycle.kusionstack.io/updater":{"value":"1","type":"update","actor":"Client","user":"joe","groups":["sre"]}}`
+		own := func(ctx context.Context) string {
+			return p.get(ctx, "web-00").Annotations[appsv1alpha1.RequestersAnnotationKey]
+		}
+
+		By("naming another requester with the request")
+		jane.patch(ctx, p.get(ctx, "web-00"), `{"metadata":{"labels":{"operating.podopslifecycle.kusionstack.io/updater":"1",
+			"operation-type.podopslifecycle.kusionstack.io/updater":"update"},"annotations":{%q:%q}}}`, appsv1alpha1.RequestersAnnotationKey, forged)
+		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Blocked", waits))
+		written := own(ctx)
+		Expect(written).To(And(ContainSubstring(`"user":"jane"`), Not(ContainSubstring("sre"))))
+
+		By("naming another requester later, dropping the annotation, and by pods/status")
+		jane.annotate(ctx, p.get(ctx, "web-00"), appsv1alpha1.RequestersAnnotationKey, forged)
+		Expect(own(ctx)).To(Equal(written))
+		jane.patch(ctx, p.get(ctx, "web-00"), `{"metadata":{"annotations":null}}`)
+		Expect(own(ctx)).To(Equal(written))
+		status := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, appsv1alpha1.RequestersAnnotationKey, forged))
+		Expect(jane.admin.Status().Patch(ctx, p.get(ctx, "web-00"), status)).To(expect.BeRefused(403, appsv1alpha1.RequestersAnnotationKey))
+		Expect(own(ctx)).To(Equal(written))
+
+		By("deleting the pod by a label, and by a request")
+		jane.label(ctx, p.get(ctx, "web-01"), appsv1alpha1.ToDeleteLabelKey, "true")
+		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Blocked", HaveLen(2)))
+		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Blocked", ContainElement(HaveField("Message", "jane (Label) is not in the group sre"))))
+		jane.patch(ctx, p.get(ctx, "web-01"), `{"metadata":{"labels":{%q:null}}}`, appsv1alpha1.ToDeleteLabelKey)
+		Eventually(ctx, p.seeing("web-01")).Should(And(expect.BeAvailable(), expect.HaveNoLifecycle()))
+		Expect(jane.evict(ctx, p.get(ctx, "web-01"))).To(expect.BeRefused(429, "jane (Evictor) is not in the group sre"))
+		Eventually(ctx, func(ctx context.Context) error { return joe.evict(ctx, p.get(ctx, "web-01")) }).Should(Succeed())
+
+		By("beginning the operation as another user")
+		joe.begin(ctx, p.get(ctx, "web-00"), "updater", "update")
+		Eventually(ctx, p.seeing("web-00")).Should(expect.BeOperable("updater"))
+		Expect(own(ctx)).To(And(ContainSubstring(`"user":"joe"`), ContainSubstring(`"sre"`)))
+		p.setLabels(ctx, p.get(ctx, "web-00"), map[string]any{appsv1alpha1.OperatingLabelPrefix + "/updater": nil})
+		Eventually(ctx, p.seeing("web-00")).Should(And(expect.BeAvailable(), expect.HaveNoLifecycle()))
+		Expect(own(ctx)).To(BeEmpty())
 	})
 
 	DescribeTable("is rejected with the location of the error",

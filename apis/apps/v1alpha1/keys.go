@@ -160,6 +160,10 @@ const (
 	// lifecycle. PodOps alone writes it.
 	PendingDeleteAnnotationKey = LifecycleDomain + "/pending-delete"
 
+	// RequestersAnnotationKey holds a JSON object: the labels operating and to-delete of the pod, each with the LabelRequester
+	// who set it. Admission alone writes it.
+	RequestersAnnotationKey = LifecycleDomain + "/requesters"
+
 	// UnstuckAnnotationKey holds a JSON Unstuck: who last changed the pod by kubectl podops unstick, and why.
 	// No decision depends on it.
 	UnstuckAnnotationKey = LifecycleDomain + "/unstuck"

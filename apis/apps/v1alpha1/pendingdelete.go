@@ -31,7 +31,35 @@ type PendingDelete struct {
 	// User is the name of the client, cut to 256 bytes.
 	User string `json:"user,omitempty"`
 
+	// Groups are the groups of the client, sorted; the first of them if GroupsTruncated is true.
+	Groups []string `json:"groups,omitempty"`
+
+	// GroupsTruncated is true if the client has more groups than a record holds.
+	GroupsTruncated bool `json:"groupsTruncated,omitempty"`
+
 	// OwnerGeneration is the generation of the owner of the pod at the time of the request;
 	// 0 if it is not known.
 	OwnerGeneration int64 `json:"ownerGeneration,omitempty"`
+}
+
+// LabelRequester is the user who requested an operation by a label, in the value of RequestersAnnotationKey.
+type LabelRequester struct {
+	// Value is the value of the label. With any other value the entry is void.
+	Value string `json:"value"`
+
+	// Type is the operation type that belongs to the label operating; empty for the label to-delete. With any other type
+	// the entry is void.
+	Type string `json:"type,omitempty"`
+
+	// Actor is the class of the user: Controller, Manager or Client.
+	Actor string `json:"actor"`
+
+	// User is the name of the user, cut to 256 bytes.
+	User string `json:"user"`
+
+	// Groups are the groups of the user, sorted; the first of them if GroupsTruncated is true.
+	Groups []string `json:"groups,omitempty"`
+
+	// GroupsTruncated is true if the user has more groups than an entry holds.
+	GroupsTruncated bool `json:"groupsTruncated,omitempty"`
 }

@@ -123,6 +123,9 @@ func (s *Starter) Defer(pod types.NamespacedName, uid types.UID, request deferre
 		request = earlier.request
 	}
 	bytes := deferralSize + len(pod.Namespace) + len(pod.Name) + len(uid) + len(request.User)
+	for _, group := range request.Groups {
+		bytes += len(group)
+	}
 	kept := s.deferred.Add(pod.Namespace, pod, deferral{uid: uid, request: request, since: s.clock.Now()}, int64(bytes))
 	if kept && s.queue != nil {
 		s.queue.Add(reconcile.Request{NamespacedName: pod})
@@ -414,8 +417,9 @@ func patchRecord(
 	ctx context.Context, c client.Client, pod *corev1.Pod, labels map[string]any, record appsv1alpha1.PendingDelete,
 ) (*corev1.Pod, error) {
 	annotations := map[string]any{}
-	if len(labels) > 0 { // the client waits for the verdicts on this lifecycle
-		maps.Copy(annotations, deferreddelete.Verdicts[any](pod.Annotations))
+	earlier, _ := deferreddelete.Pending(pod)
+	if len(labels) > 0 || earlier.User != record.User || earlier.Actor != record.Actor || earlier.Method != record.Method {
+		maps.Copy(annotations, deferreddelete.Verdicts[any](pod.Annotations)) // the client waits for the verdicts on its request
 	}
 	annotations[appsv1alpha1.PendingDeleteAnnotationKey] = deferreddelete.Encode(record)
 	stored, err := podwriter.PatchUnchanged(ctx, c, pod, labels, annotations)

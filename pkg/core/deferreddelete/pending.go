@@ -57,6 +57,7 @@ func HandedOver(pod *corev1.Pod) (request Request, at time.Time, ok bool) {
 		return Request{}, time.Time{}, false
 	}
 	request = Request{Method: Method(record.Method), Actor: Actor(record.Actor), User: record.User, OwnerGeneration: record.OwnerGeneration}
+	request.Groups, request.GroupsTruncated = record.Groups, record.GroupsTruncated
 	return request, LastSeen(record), true
 }
 
@@ -75,6 +76,10 @@ type Request struct {
 	Actor  Actor
 	User   string
 
+	// Groups are the groups of the user, bounded by lifecycle.BoundGroups, and GroupsTruncated is true if some are missing.
+	Groups          []string
+	GroupsTruncated bool
+
 	// OwnerGeneration is the generation of the pod's owner, 0 if it is not known.
 	OwnerGeneration int64
 
@@ -87,7 +92,7 @@ type Request struct {
 func (d Request) Begin(pod *corev1.Pod, since string) appsv1alpha1.PendingDelete {
 	return appsv1alpha1.PendingDelete{
 		UID: pod.UID, Since: since, Method: string(d.Method), Actor: string(d.Actor), User: prefixed(d.User),
-		OwnerGeneration: d.OwnerGeneration, Interval: d.Interval.Nanoseconds(),
+		Groups: d.Groups, GroupsTruncated: d.GroupsTruncated, OwnerGeneration: d.OwnerGeneration, Interval: d.Interval.Nanoseconds(),
 	}
 }
 
@@ -118,11 +123,26 @@ func (d Request) Join(pod *corev1.Pod, now time.Time) (appsv1alpha1.PendingDelet
 	case d.Actor == ActorOwner && recorded == ActorOwner && d.OwnerGeneration > record.OwnerGeneration:
 		record.OwnerGeneration, record.Seen = d.OwnerGeneration, now.UnixNano()
 		return record, true
+	case d.Supersedes(pod):
+		joined := d.Begin(pod, Begun(pod))
+		joined.Seen = now.UnixNano()
+		return joined, true
 	case recorded != ActorLabel && (recorded != ActorOwner || d.Actor == ActorOwner && OwnerKind(pod) == kindJob):
 		return repeated(record, Waits(record) && !IsPermitted(pod) && Verdicts[any](pod.Annotations) == nil, now)
 	default:
 		return record, false
 	}
+}
+
+// Supersedes reports whether a request takes the place of the pending one, which has been refused: that of another client, about
+// which rules may decide otherwise.
+func (d Request) Supersedes(pod *corev1.Pod) bool {
+	record, ok := Pending(pod)
+	if !ok || IsPermitted(pod) || Verdicts[any](pod.Annotations) == nil {
+		return false
+	}
+	other := d.Begin(pod, record.Since)
+	return Waits(record) && Waits(other) && (other.User != record.User || other.Actor != record.Actor || other.Method != record.Method)
 }
 
 // Verdicts returns the annotations that explain why a pod waits, each with no value: the change that removes them; nil without any.
@@ -162,7 +182,7 @@ func repeated(record appsv1alpha1.PendingDelete, waits bool, now time.Time) (app
 func Remembers(pod *corev1.Pod, record appsv1alpha1.PendingDelete) bool {
 	last, ok := Pending(pod)
 	record.Seen = last.Seen
-	return ok && last.Seen != 0 && last == record && IsPermitted(pod)
+	return ok && last.Seen != 0 && Encode(last) == Encode(record) && IsPermitted(pod)
 }
 
 // LastSeen returns when a pending delete was last requested.

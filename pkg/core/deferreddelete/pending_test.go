@@ -126,6 +126,13 @@ func TestJoin(t *testing.T) {
 			pod: controlled(pending(Request{Actor: ActorEvictor, User: "jane"})), request: Request{Actor: ActorClient, User: "joe"}, after: 5 * time.Second,
 			want: appsv1alpha1.PendingDelete{Actor: "Evictor", User: "jane", Seen: requested.Add(5 * time.Second).UnixNano(), Interval: (5 * time.Second).Nanoseconds()},
 		},
+		"a request of another client takes the place of one that was refused": {
+			pod: controlled(pending(Request{Actor: ActorEvictor, User: "jane"}), seen(5*time.Second), func(pod *corev1.Pod) {
+				pod.Annotations[appsv1alpha1.DetailAnnotationKey("web")] = "{}"
+			}),
+			request: Request{Actor: ActorClient, User: "joe", Groups: []string{"sre"}}, after: 6 * time.Second,
+			want: appsv1alpha1.PendingDelete{Actor: "Client", User: "joe", Groups: []string{"sre"}, Seen: requested.Add(6 * time.Second).UnixNano()},
+		},
 		"clients leave the lifecycle of another controller":    {pod: controlled(foreign), request: Request{Actor: ActorClient}},
 		"the owner leaves the lifecycle of another controller": {pod: controlled(foreign), request: Request{Actor: ActorOwner}},
 		"the label joins the lifecycle of another controller":  {pod: controlled(foreign), request: Request{Actor: ActorLabel}, want: appsv1alpha1.PendingDelete{Actor: "Label", Seen: requested.UnixNano()}},

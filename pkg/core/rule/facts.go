@@ -4,6 +4,7 @@ package rule
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -142,7 +143,7 @@ type Request struct {
 	// known.
 	Cause Cause
 
-	// Requester is the client that has requested the deletion; zero for any other lifecycle.
+	// Requester is the client that has requested the operation, in PreCheck; zero while that is not known.
 	Requester Requester
 
 	// Evicts is true if the request is an eviction, which the API server decides about by PodDisruptionBudgets.
@@ -207,9 +208,21 @@ func (a *Approval) Equals(b *Approval) bool {
 		a.Denial == b.Denial && a.Reasons == b.Reasons && a.Next.Equal(b.Next) && slices.Equal(a.ApprovedBy, b.ApprovedBy) && slices.Equal(a.DeniedBy, b.DeniedBy)
 }
 
-// Requester is a client that requests the deletion of a pod, as its review has it: by what request, its class (a
-// deferreddelete.Actor), and its user name, cut to 256 bytes.
-type Requester struct{ Method, Actor, User string }
+// Requester is a client that requests an operation on a pod, as its review has it: by what request, its class (a
+// deferreddelete.Actor), its user name, cut to 256 bytes, and its groups, one a line, sorted. GroupsTruncated is true if
+// groups are missing.
+type Requester struct {
+	Method, Actor, User, Groups string
+	GroupsTruncated             bool
+}
+
+// GroupList returns the groups of the user; nil without any.
+func (r Requester) GroupList() []string {
+	if r.Groups == "" {
+		return nil
+	}
+	return strings.Split(r.Groups, "\n")
+}
 
 // Cause is why a pod is deleted by the ReplicaSet that controls it.
 type Cause string

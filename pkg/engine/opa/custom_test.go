@@ -169,7 +169,7 @@ func filterOn(key, value string) *appsv1alpha1.TransitionRuleFilter {
 func TestCustomRulesSeeTheFacts(t *testing.T) {
 	one, two, three := request(0, true), request(1, true), request(2, true)
 	one.Since, one.Cause = time.Unix(0, 1700000000123456789), rule.CauseRollout
-	one.Requester = rule.Requester{Method: "Eviction", Actor: "Evictor", User: "jane"}
+	one.Requester = rule.Requester{Method: "Eviction", Actor: "Evictor", User: "jane", Groups: "ops\nsre", GroupsTruncated: true}
 	*one.Pod = rule.PodFact{
 		UID: "uid-0", Namespace: "shop", Name: "web-0", ResourceVersion: "7", Version: "7",
 		Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"shard": "a"},
@@ -189,7 +189,7 @@ func TestCustomRulesSeeTheFacts(t *testing.T) {
 	for _, fact := range []string{
 		`input.stage == "PreCheck"`,
 		`input.now == 1700000000123456790`,
-		`input.operation == {"id": "a", "type": "update", "cause": "Rollout", "since": 1700000000123456789, "request": {"method": "Eviction", "actor": "Evictor", "user": "jane"}}`,
+		`input.operation == {"id": "a", "type": "update", "cause": "Rollout", "since": 1700000000123456789, "request": {"method": "Eviction", "actor": "Evictor", "user": "jane", "groups": ["ops", "sre"], "groups_truncated": true}}`,
 		`input.parameters == {"limit": 3}`,
 		`input.pod.name == "web-0"; input.pod.namespace == "shop"; input.pod.uid == "uid-0"`,
 		`input.pod.labels == {"app": "web"}; input.pod.annotations == {"shard": "a"}`,

@@ -95,7 +95,7 @@ func completed(given any) any {
 	}
 	whole := filled(given, map[string]any{
 		"stage": "PreCheck", "now": 0, "operation": map[string]any{
-			"id": "a", "type": "update", "cause": "", "since": 0, "request": map[string]any{"method": "", "actor": "", "user": ""},
+			"id": "a", "type": "update", "cause": "", "since": 0, "request": map[string]any{"method": "", "actor": "", "user": "", "groups": []any{}, "groups_truncated": false},
 		},
 		"parameters": map[string]any{}, "pod": pod, "pods": []any{}, "permits": []any{},
 		"namespace": map[string]any{"name": "shop", "labels": map[string]any{}},

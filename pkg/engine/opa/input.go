@@ -83,10 +83,16 @@ func taskTerm(task rule.Task) *ast.Term {
 }
 
 func requesterTerm(from rule.Requester) *ast.Term {
+	var groups []*ast.Term
+	for _, group := range from.GroupList() {
+		groups = append(groups, ast.StringTerm(group))
+	}
 	return sorted(ast.ObjectTerm(
 		named("method", ast.InternedTerm(from.Method)),
 		named("actor", ast.InternedTerm(from.Actor)),
 		named("user", ast.StringTerm(from.User)),
+		named("groups", ast.ArrayTerm(groups...)),
+		named("groups_truncated", ast.InternedTerm(from.GroupsTruncated)),
 	))
 }
 

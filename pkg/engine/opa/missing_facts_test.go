@@ -77,8 +77,8 @@ func TestCustomModulesAreNotEvaluatedWithoutAllFacts(t *testing.T) {
 		t.Fatal(err)
 	}
 	facts := factsOf(t, input)
-	// 46 of the input and its pod, 19 of each other pod, 2 of each permit.
-	if want := 46 + 2*19 + 2*2; len(facts) != want {
+	// 48 of the input and its pod, 19 of each other pod, 2 of each permit.
+	if want := 48 + 2*19 + 2*2; len(facts) != want {
 		t.Fatalf("%d facts were found, want %d: %v", len(facts), want, facts)
 	}
 	for _, fact := range facts {

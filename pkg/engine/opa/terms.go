@@ -42,10 +42,11 @@ var fieldNames = func() map[string]*ast.Term {
 	terms := map[string]*ast.Term{}
 	for _, name := range []string{
 		"actor", "annotations", "answered", "approval", "approved_by", "at", "author", "available", "available_since", "cause", "class", "conditions",
-		"container", "counts", "created", "current", "denied_by", "desired", "digest", "id", "images", "kind", "labels", "limits", "method", "name",
-		"namespace", "node", "now", "operation", "owner", "parameters", "paused", "permits", "permitted", "pod", "pods", "ready", "ready_since", "reason",
-		"registry", "repository", "request", "requests", "reserved", "resources", "restarts", "retry_due", "revision", "rule", "selected", "since",
-		"skip_rules", "stage", "started", "state", "status", "tag", "task", "text", "type", "uid", "unschedulable", "user", "value", "zone",
+		"container", "counts", "created", "current", "denied_by", "desired", "digest", "groups", "groups_truncated", "id", "images", "kind", "labels",
+		"limits", "method", "name", "namespace", "node", "now", "operation", "owner", "parameters", "paused", "permits", "permitted", "pod", "pods",
+		"ready", "ready_since", "reason", "registry", "repository", "request", "requests", "reserved", "resources", "restarts", "retry_due", "revision",
+		"rule", "selected", "since", "skip_rules", "stage", "started", "state", "status", "tag", "task", "text", "type", "uid", "unschedulable", "user",
+		"value", "zone",
 	} {
 		terms[name] = ast.StringTerm(name)
 	}

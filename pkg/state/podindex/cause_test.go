@@ -9,6 +9,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/deferreddelete"
+	"github.com/podops-dev/podops/pkg/core/lifecycle"
 	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/state/podindex"
 	"github.com/podops-dev/podops/test/builders"
@@ -58,11 +59,54 @@ func TestCauseOfAHeldDelete(t *testing.T) {
 	}
 }
 
+// TestRequesterOfALabel shows that an operation has the user who set its label, until the label or its type changes, and that
+// so has a delete by the label to-delete.
+func TestRequesterOfALabel(t *testing.T) {
+	const label = appsv1alpha1.OperatingLabelPrefix + "/a"
+	stamp := builders.Stamp(builders.Epoch)
+	user := func(value, kind string) appsv1alpha1.LabelRequester {
+		return appsv1alpha1.LabelRequester{Value: value, Type: kind, Actor: "Client", User: "jane", Groups: []string{"dev", "sre"}, GroupsTruncated: true}
+	}
+	labelled := deferreddelete.Request{Method: deferreddelete.MethodLabel, Actor: deferreddelete.ActorLabel}
+	for name, tc := range map[string]struct {
+		id      string
+		entries lifecycle.Requesters
+		want    rule.Requester
+	}{
+		"an operation": {"a", lifecycle.Requesters{label: user(stamp, "update")}, rule.Requester{
+			Method: "Label", Actor: "Client", User: "jane", Groups: "dev\nsre", GroupsTruncated: true,
+		}},
+		"an earlier operation": {"a", lifecycle.Requesters{label: user("1", "update")}, rule.Requester{}},
+		"another type":         {"a", lifecycle.Requesters{label: user(stamp, "restart")}, rule.Requester{}},
+		"another label":        {"a", lifecycle.Requesters{label + "b": user(stamp, "update")}, rule.Requester{}},
+		"no entry":             {"a", nil, rule.Requester{}},
+		"to-delete": {appsv1alpha1.PodDeleteID, lifecycle.Requesters{appsv1alpha1.ToDeleteLabelKey: user("true", "")}, rule.Requester{
+			Method: "Label", Actor: "Label", User: "jane", Groups: "dev\nsre", GroupsTruncated: true,
+		}},
+		"to-delete by a user who is not known": {appsv1alpha1.PodDeleteID, nil, rule.Requester{Method: "Label", Actor: "Label"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newIndex(t)
+			pod := builders.MakePod("web-0").Available().Waiting(tc.id, "update", builders.Epoch).Obj()
+			pod.Annotations = map[string]string{appsv1alpha1.RequestersAnnotationKey: tc.entries.Encode()}
+			if tc.id == appsv1alpha1.PodDeleteID {
+				pod.Labels[appsv1alpha1.ToDeleteLabelKey] = "true"
+				pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey] = deferreddelete.Encode(labelled.Begin(pod, deferreddelete.Begun(pod)))
+			}
+			x.put(pod)
+			waiting := x.Snapshot("default", nil).Waiting
+			if len(waiting) != 1 || waiting[0].Requester != tc.want {
+				t.Errorf("got %+v, want the requester %+v", waiting, tc.want)
+			}
+		})
+	}
+}
+
 // TestRequesterOfADelete shows that a delete has its client, another lifecycle has none, and an earlier lifecycle's
 // record counts for nothing.
 func TestRequesterOfADelete(t *testing.T) {
-	evicted := deferreddelete.Request{Method: deferreddelete.MethodEviction, Actor: deferreddelete.ActorEvictor, User: "jane"}
-	jane := rule.Requester{Method: "Eviction", Actor: "Evictor", User: "jane"}
+	evicted := deferreddelete.Request{Method: deferreddelete.MethodEviction, Actor: deferreddelete.ActorEvictor, User: "jane", Groups: []string{"dev", "sre"}}
+	jane := rule.Requester{Method: "Eviction", Actor: "Evictor", User: "jane", Groups: "dev\nsre"}
 	for name, tc := range map[string]struct {
 		id    string
 		since func(*corev1.Pod) string

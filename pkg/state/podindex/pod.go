@@ -3,6 +3,7 @@ package podindex
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -165,15 +166,27 @@ func (p *pod) setCause(cause rule.Cause) {
 	}
 }
 
-// setPending records the client that the deletion of a pod waits for, in its requests as well.
+// setPending records the client that the deletion of a pod waits for, in its requests as well, and the users who
+// requested operations by labels.
 func (p *pod) setPending(object *corev1.Pod) {
 	record, ok := deferreddelete.Pending(object)
+	requesters := lifecycle.ParseRequesters(object.Annotations)
 	for i := range p.requests {
 		request := &p.requests[i]
+		if entry, known := requesters.Find(appsv1alpha1.OperatingLabelPrefix+"/"+request.ID, object.Labels); known {
+			request.Requester = labelRequester(entry)
+		}
 		if !ok || request.ID != appsv1alpha1.PodDeleteID {
 			continue
 		}
-		request.Requester = rule.Requester{Method: record.Method, Actor: record.Actor, User: record.User}
+		request.Requester = rule.Requester{
+			Method: record.Method, Actor: record.Actor, User: record.User,
+			Groups: strings.Join(record.Groups, "\n"), GroupsTruncated: record.GroupsTruncated,
+		}
+		if entry, known := requesters.Find(appsv1alpha1.ToDeleteLabelKey, object.Labels); known && record.Actor == string(deferreddelete.ActorLabel) {
+			entry.Actor = record.Actor
+			request.Requester = labelRequester(entry)
+		}
 		request.Evicts = deferreddelete.Method(record.Method) == deferreddelete.MethodEviction
 		if deferreddelete.Waits(record) {
 			request.Requested, request.Refused = deferreddelete.LastSeen(record), deferreddelete.Verdicts[any](object.Annotations) != nil
@@ -184,6 +197,14 @@ func (p *pod) setPending(object *corev1.Pod) {
 		p.surplus = deferreddelete.ForReplicaSet(object)
 	case ok && deferreddelete.Actor(record.Actor) == deferreddelete.ActorOwner:
 		p.pending = &record
+	}
+}
+
+// labelRequester returns the client that set a label.
+func labelRequester(entry appsv1alpha1.LabelRequester) rule.Requester {
+	return rule.Requester{
+		Method: string(deferreddelete.MethodLabel), Actor: entry.Actor, User: entry.User,
+		Groups: strings.Join(entry.Groups, "\n"), GroupsTruncated: entry.GroupsTruncated,
 	}
 }
 

@@ -189,8 +189,8 @@ func gatePatch(pod *corev1.Pod, change lifecycle.Change, now time.Time) map[stri
 }
 
 // changedAnnotations returns the annotations that a change sets, or removes where the value is nil. An
-// annotation available-conditions without an employer is removed, and a grant of operate for a deletion
-// changes the deletion cost.
+// annotation available-conditions without an employer is removed, requesters go with their labels, and a grant of operate
+// for a deletion changes the deletion cost.
 func changedAnnotations(pod *corev1.Pod, change lifecycle.Change) (map[string]*string, error) {
 	annotations := maps.Clone(change.Annotations)
 	if annotations == nil {
@@ -198,6 +198,9 @@ func changedAnnotations(pod *corev1.Pod, change lifecycle.Change) (map[string]*s
 	}
 	if cost := replicasetscale.CostOnGrant(pod, change.Set); cost != "" {
 		annotations[corev1.PodDeletionCost] = &cost
+	}
+	if entries := lifecycle.ParseRequesters(pod.Annotations); entries != nil && len(change.Remove) > 0 {
+		annotations[appsv1alpha1.RequestersAnnotationKey] = entries.Change(change.Apply(pod.Labels))
 	}
 	if len(change.Forget) == 0 {
 		return annotations, nil

@@ -322,6 +322,9 @@ func (x *explainer) operations() []Operation {
 			ID: operation.ID, Type: operation.Type, Phase: string(operation.Phase),
 			Since: timeOrNil(operation.Since), Requested: timeOrNil(operation.Requested),
 		}
+		if user, known := lifecycle.ParseRequesters(x.pod.Annotations).Find(appsv1alpha1.OperatingLabelPrefix+"/"+operation.ID, x.pod.Labels); known {
+			shown.By = fmt.Sprintf("%s (%s)", user.User, deferreddelete.MethodLabel)
+		}
 		if record := x.state.Delete; record != nil && operation.ID == appsv1alpha1.PodDeleteID {
 			shown.By = strings.TrimSpace(fmt.Sprintf("%s (%s)", record.User, record.Method))
 		}

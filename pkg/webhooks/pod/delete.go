@@ -21,6 +21,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/deferreddelete"
+	"github.com/podops-dev/podops/pkg/core/lifecycle"
 	"github.com/podops-dev/podops/pkg/state/podindex"
 	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
 )
@@ -127,6 +128,7 @@ func (d *reviewer) answer(
 	}
 	decision := deferreddelete.Decide(reviewed)
 	request := deferreddelete.Request{Method: method, Actor: decision.Actor, User: req.UserInfo.Username}
+	request.Groups, request.GroupsTruncated = lifecycle.BoundGroups(req.UserInfo.Groups)
 	if owner != nil {
 		request.OwnerGeneration = owner.GetGeneration()
 	}

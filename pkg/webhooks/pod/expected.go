@@ -4,18 +4,16 @@ import (
 	"encoding/json"
 	"maps"
 
-	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/core/lifecycle"
-	"github.com/podops-dev/podops/pkg/webhooks/review"
 )
 
-// expectedPatch records in the annotation of a new pod the finalizers that its employers
+// expectedChange records in the annotation of a new pod the finalizers that its employers
 // will put on it. A malformed annotation stays as it is: the pod will not become available,
 // and an event reports the error.
-func expectedPatch(pod *corev1.Pod, expected map[string]string) []jsonpatch.Operation {
+func expectedChange(pod *corev1.Pod, expected map[string]string) map[string]any {
 	conditions, err := lifecycle.ParseAvailableConditions(pod.Annotations)
 	if err != nil || len(expected) == 0 {
 		return nil
@@ -29,9 +27,5 @@ func expectedPatch(pod *corev1.Pod, expected map[string]string) []jsonpatch.Oper
 	if err != nil || len(value) > appsv1alpha1.MaxAnnotationBytes {
 		return nil // the controllers of the employers report it
 	}
-	if pod.Annotations == nil {
-		annotations := map[string]string{appsv1alpha1.AvailableConditionsAnnotationKey: string(value)}
-		return []jsonpatch.Operation{jsonpatch.NewOperation("add", "/metadata/annotations", annotations)}
-	}
-	return []jsonpatch.Operation{jsonpatch.NewOperation("add", review.AnnotationPath(appsv1alpha1.AvailableConditionsAnnotationKey), string(value))}
+	return map[string]any{appsv1alpha1.AvailableConditionsAnnotationKey: string(value)}
 }

@@ -90,7 +90,7 @@ func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.R
 	}
 	trusted := req.UserInfo.Username == m.identity
 	if !trusted && forgesRecord(old, requested) {
-		return forged()
+		return forged(appsv1alpha1.PendingDeleteAnnotationKey)
 	}
 	before, after := lifecycle.NewPodFacts(old), lifecycle.NewPodFacts(requested)
 	if before.Protected() && !after.Protected() { // the operation may start
@@ -107,8 +107,10 @@ func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.R
 		ctrllog.FromContext(ctx).V(1).Info("Lifecycle step at admission", "step", transition.Step, "id", transition.ID, "operationType", transition.Type)
 	}
 	labels := decision.Change.Apply(requested.Labels)
-	response := admission.Patched("", slices.Concat(labelPatch(requested.Labels, decision.Change),
-		costPatch(requested, decision.Change), recordPatch(old, requested, labels, trusted), releasePatch(requested))...)
+	released, release := releaseChange(requested)
+	annotations := annotationPatch(requested.Annotations, costChange(requested, decision.Change), recordChange(old, requested, labels, trusted),
+		requestersChange(requested, requesters(old, labels, requester(req, old, m.identity))), released)
+	response := admission.Patched("", slices.Concat(labelPatch(requested.Labels, decision.Change), annotations, release)...)
 	if !appsv1alpha1.IsControlled(old.Labels) {
 		response.Warnings = unguarded(requested, hasGate(requested))
 	}
@@ -151,7 +153,8 @@ func (m *Mutator) create(ctx context.Context, pod *corev1.Pod) admission.Respons
 	if err != nil {
 		ctrllog.FromContext(ctx).Error(err, "Finding the employers of a new pod", "namespace", pod.Namespace, "generateName", pod.GenerateName)
 	}
-	response := admission.Patched("", slices.Concat(labelPatch(pod.Labels, decision.Change), gatePatch(pod), expectedPatch(pod, expected))...)
+	annotations := annotationPatch(pod.Annotations, expectedChange(pod, expected), requestersChange(pod, nil))
+	response := admission.Patched("", slices.Concat(labelPatch(pod.Labels, decision.Change), gatePatch(pod), annotations)...)
 	response.Warnings = unguarded(pod, true) // gatePatch adds the gate
 	for _, key := range decision.Stripped {
 		response.Warnings = append(response.Warnings, strippedWarning(key))
@@ -189,13 +192,37 @@ func labelPatch(labels map[string]string, change lifecycle.Change) []jsonpatch.O
 	return operations
 }
 
-// costPatch returns the change of the deletion cost with which operate is granted.
-func costPatch(pod *corev1.Pod, change lifecycle.Change) []jsonpatch.Operation {
-	cost := replicasetscale.CostOnGrant(pod, change.Set)
-	if cost == "" {
-		return nil
+// annotationPatch returns a patch with one operation for each annotation; nil removes it, and a later change replaces an earlier one.
+func annotationPatch(annotations map[string]string, changes ...map[string]any) []jsonpatch.Operation {
+	merged := map[string]any{}
+	for _, change := range changes {
+		maps.Copy(merged, change)
 	}
-	return []jsonpatch.Operation{jsonpatch.NewOperation("replace", review.AnnotationPath(corev1.PodDeletionCost), cost)}
+	var operations []jsonpatch.Operation
+	set := map[string]any{}
+	for _, key := range slices.Sorted(maps.Keys(merged)) {
+		_, has := annotations[key]
+		switch value := merged[key]; {
+		case value != nil && annotations == nil:
+			set[key] = value
+		case value != nil:
+			operations = append(operations, jsonpatch.NewOperation("add", review.AnnotationPath(key), value))
+		case has:
+			operations = append(operations, jsonpatch.NewOperation("remove", review.AnnotationPath(key), nil))
+		}
+	}
+	if len(set) > 0 {
+		operations = append(operations, jsonpatch.NewOperation("add", "/metadata/annotations", set))
+	}
+	return operations
+}
+
+// costChange returns the change of the deletion cost with which operate is granted.
+func costChange(pod *corev1.Pod, change lifecycle.Change) map[string]any {
+	if cost := replicasetscale.CostOnGrant(pod, change.Set); cost != "" {
+		return map[string]any{corev1.PodDeletionCost: cost}
+	}
+	return nil
 }
 
 func hasGate(pod *corev1.Pod) bool {

@@ -27,6 +27,7 @@ func TestMutatorCreate(t *testing.T) {
 		"create adds the gate to others":      withGate(builders.MakePod("web").Gateless().Obj(), "example.com/other"),
 		"create keeps the gate":               builders.MakePod("web").Obj(),
 		"create strips a copied manifest":     builders.MakePod("web").Allowed("a", "update").Complete("b", "update").Obj(),
+		"create strips a requester":           builders.MakePod("web").Annotation(requesters, entry("jane", "update")).Obj(),
 		"create strips the request to delete": builders.MakePod("web").Label(appsv1alpha1.ToDeleteLabelKey, "true").Obj(),
 		"create warns of a mirror pod":        builders.MakePod("web").Annotation(corev1.MirrorPodAnnotationKey, "x").Obj(),
 		"create ignores uncontrolled pods":    builders.MakePod("web").Gateless().Uncontrolled().Operating("a", "update").Obj(),
@@ -121,6 +122,29 @@ func TestMutatorUpdate(t *testing.T) {
 		},
 		"update of a pod without the gate warns once": {
 			old: builders.MakePod("web").Gateless().Obj(), requested: builders.MakePod("web").Gateless().Label("note", "x").Obj(),
+		},
+		"update names another requester": {
+			old: serving().Obj(), requested: serving().Operating("a", "update").Annotation(requesters, entry("mallory", "update")).Obj(),
+		},
+		"update renames the requester": {
+			old:       serving().Operating("a", "update").Annotation(requesters, entry("jane", "update")).Obj(),
+			requested: serving().Operating("a", "update").Annotation(requesters, entry("mallory", "update")).Obj(),
+		},
+		"update drops the requester": {
+			old:       serving().Operating("a", "update").Annotation(requesters, entry("joe", "update")).Obj(),
+			requested: serving().Operating("a", "update").Obj(),
+		},
+		"update changes the type of an operation": {
+			old:       serving().Operating("a", "update").Annotation(requesters, entry("joe", "update")).Obj(),
+			requested: serving().Operating("a", "restart").Annotation(requesters, entry("joe", "update")).Obj(),
+		},
+		"update names the requester of an operation that had none": {
+			old:       serving().Operating("a", "update").Obj(),
+			requested: serving().Operating("a", "update").Annotation(requesters, entry("jane", "update")).Obj(),
+		},
+		"update adds the control label to a pod with a requester": {
+			old:       serving().Uncontrolled().Operating("a", "update").Annotation(requesters, entry("mallory", "update")).Obj(),
+			requested: serving().Operating("a", "update").Annotation(requesters, entry("mallory", "update")).Obj(),
 		},
 		"update denies a forged record of a pending delete": {
 			old: serving().Obj(), requested: serving().Annotation(appsv1alpha1.PendingDeleteAnnotationKey, "{}").Obj(),

@@ -12,16 +12,15 @@ import (
 	"github.com/podops-dev/podops/pkg/core/lifecycle"
 	"github.com/podops-dev/podops/pkg/core/replicasetscale"
 	"github.com/podops-dev/podops/pkg/core/surge"
-	"github.com/podops-dev/podops/pkg/webhooks/review"
 )
 
-// releasePatch returns the changes to the metadata of a pod whose control label is removed: the pod
+// releaseChange returns the changes to the annotations, and to the remaining metadata, of a pod whose control label is removed: the pod
 // gets back the deletion cost that it had before PodOps began its deletion, which would otherwise
 // make it the first pod of every later scale-in, loses the reasons for which it waited, and is left to its ReplicaSet if it surges. It loses its protection
 // finalizers: service controllers may read pods with the label only, and would never remove them.
-func releasePatch(requested *corev1.Pod) []jsonpatch.Operation {
+func releaseChange(requested *corev1.Pod) (changes map[string]any, others []jsonpatch.Operation) {
 	if appsv1alpha1.IsControlled(requested.Labels) {
-		return nil
+		return nil, nil
 	}
 	owners, changes := surge.Release(requested)
 	if changes == nil {
@@ -29,19 +28,11 @@ func releasePatch(requested *corev1.Pod) []jsonpatch.Operation {
 	}
 	maps.Copy(changes, replicasetscale.Unpin(requested))
 	maps.Copy(changes, deferreddelete.Verdicts[any](requested.Annotations))
-	var operations []jsonpatch.Operation
-	for _, key := range slices.Sorted(maps.Keys(changes)) {
-		operation := jsonpatch.NewOperation("replace", review.AnnotationPath(key), changes[key])
-		if changes[key] == nil {
-			operation = jsonpatch.NewOperation("remove", review.AnnotationPath(key), nil)
-		}
-		operations = append(operations, operation)
-	}
 	if owners != nil {
-		operations = append(operations, jsonpatch.NewOperation("replace", "/metadata/ownerReferences", owners))
+		others = append(others, jsonpatch.NewOperation("replace", "/metadata/ownerReferences", owners))
 	}
 	if kept := slices.DeleteFunc(slices.Clone(requested.Finalizers), lifecycle.IsProtectionFinalizer); len(kept) < len(requested.Finalizers) {
-		operations = append(operations, jsonpatch.NewOperation("replace", "/metadata/finalizers", kept))
+		others = append(others, jsonpatch.NewOperation("replace", "/metadata/finalizers", kept))
 	}
-	return operations
+	return changes, others
 }

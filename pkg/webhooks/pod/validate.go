@@ -44,8 +44,12 @@ func (v *Validator) Handle(_ context.Context, req admission.Request) admission.R
 		return admission.Allowed("")
 	}
 	trusted := req.UserInfo.Username == v.identity
+	expected := requesters(old, requested.Labels, requester(req, old, v.identity))
+	if lifecycle.ParseRequesters(requested.Annotations).Forged(expected, requested.Labels) {
+		return forged(appsv1alpha1.RequestersAnnotationKey)
+	}
 	if !trusted && forgesRecord(old, requested) {
-		return forged()
+		return forged(appsv1alpha1.PendingDeleteAnnotationKey)
 	}
 	denials := lifecycle.CheckUpdate(lifecycle.NewPodFacts(old), lifecycle.NewPodFacts(requested), trusted, v.options, v.clock.Now())
 	if len(denials) > 0 {

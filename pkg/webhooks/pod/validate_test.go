@@ -98,6 +98,20 @@ func TestValidator(t *testing.T) {
 		"a pod is created from a copied manifest that has it": {
 			requested: serving().Annotation(record, "{}").Obj(),
 		},
+		"the requester of a label is denied": {
+			old: serving().Obj(), requested: serving().Operating("a", "update").Annotation(requesters, entry("mallory", "update")).Obj(),
+			wantCode: http.StatusForbidden, wantDenied: []string{"only PodOps sets " + requesters},
+		},
+		"the user itself is the requester": {
+			old: serving().Obj(), requested: serving().Operating("a", "update").Annotation(requesters, entry(user, "update")).Obj(),
+		},
+		"a requester of an earlier operation stays": {
+			old:       serving().Operating("a", "update").Annotation(requesters, entry("joe", "update")).Obj(),
+			requested: serving().Operating("a", "update").Label("note", "x").Annotation(requesters, entry("joe", "update")).Obj(),
+		},
+		"a requester of an operation that does not exist counts for nothing": {
+			old: serving().Obj(), requested: serving().Annotation(requesters, entry("mallory", "update")).Obj(),
+		},
 		"an annotation that was malformed before does not deny other requests": {
 			old:       serving().Annotation(conditions, "{").Obj(),
 			requested: serving().Annotation(conditions, "{").Operating("a", "update").Obj(),

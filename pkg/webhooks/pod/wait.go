@@ -101,7 +101,7 @@ func (d *reviewer) poll(ctx context.Context, reviewed deferreddelete.Review, req
 			if decision := deferreddelete.Decide(reviewed); decision.Outcome == deferreddelete.Allow {
 				return ended{admission.Allowed(""), deferreddelete.Allow, decision.Reason}
 			}
-			if why := verdict(pod); why != "" {
+			if why := verdict(pod); why != "" && !request.Supersedes(pod) {
 				return refused(request.Method, why, withheldAdvice(pod, request.Method), reason)
 			}
 		}

@@ -77,11 +77,15 @@ func Decide(pod *corev1.Pod, goes func(finalizer string) bool, now time.Time) De
 
 // isOurs reports whether an annotation has no meaning without PodOps.
 func isOurs(key string) bool {
+	switch key {
+	case appsv1alpha1.PendingDeleteAnnotationKey, appsv1alpha1.RequestersAnnotationKey, appsv1alpha1.UnstuckAnnotationKey:
+		return true
+	}
 	switch prefix, _, _ := strings.Cut(key, "/"); prefix {
 	case appsv1alpha1.DetailAnnotationPrefix, appsv1alpha1.PodOperationAnnotationPrefix:
 		return true
 	default:
-		return key == appsv1alpha1.PendingDeleteAnnotationKey || key == appsv1alpha1.UnstuckAnnotationKey
+		return false
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/core/lifecycle"
 	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/engine/evaluation/offline"
 
@@ -96,11 +97,12 @@ func (n testNode) object(name string) *corev1.Node {
 	return node
 }
 
-// testRequest is the client of a delete.
+// testRequest is the client that requests the operation.
 type testRequest struct {
-	Method string `json:"method,omitempty"`
-	Actor  string `json:"actor,omitempty"`
-	User   string `json:"user,omitempty"`
+	Method string   `json:"method,omitempty"`
+	Actor  string   `json:"actor,omitempty"`
+	User   string   `json:"user,omitempty"`
+	Groups []string `json:"groups,omitempty"`
 }
 
 // testCase is one test: the verdicts on pods that wait for an operation.
@@ -322,7 +324,10 @@ func (t testCase) operation(place int, now time.Time) offline.Operation {
 		At: now.Add(time.Duration(place) * time.Microsecond),
 	}
 	if t.Request != nil {
-		operation.Requester = rule.Requester{Method: t.Request.Method, Actor: t.Request.Actor, User: t.Request.User}
+		groups, truncated := lifecycle.BoundGroups(t.Request.Groups)
+		operation.Requester = rule.Requester{
+			Method: t.Request.Method, Actor: t.Request.Actor, User: t.Request.User, Groups: strings.Join(groups, "\n"), GroupsTruncated: truncated,
+		}
 	}
 	return operation
 }

@@ -29,7 +29,7 @@ type Operation struct {
 	// At is when the waiting began.
 	At time.Time
 
-	// Requester is the client of a delete; zero for no client.
+	// Requester is the client that requests the operation; zero for no client.
 	Requester rule.Requester
 }
 
@@ -64,13 +64,21 @@ func Begin(pod *corev1.Pod, operation Operation) (*corev1.Pod, error) {
 		return nil, fmt.Errorf("pod %s: admission denies the operation: %s", pod.Name, lifecycle.DenialText(admitted.Denials))
 	}
 	requested.Labels = admitted.Change.Apply(requested.Labels)
-	if operation.Requester != (rule.Requester{}) {
+	if operation.Requester != (rule.Requester{}) && id == appsv1alpha1.PodDeleteID {
 		requested.UID = cmp.Or(requested.UID, derivedUID("Pod", requested.Namespace, requested.Name)) // the record is for this pod alone
 		from := deferreddelete.Request{
 			Method: deferreddelete.Method(operation.Requester.Method), Actor: deferreddelete.Actor(operation.Requester.Actor), User: operation.Requester.User,
+			Groups: operation.Requester.GroupList(), GroupsTruncated: operation.Requester.GroupsTruncated,
 		}
 		record := from.Begin(requested, deferreddelete.Begun(requested))
 		metav1.SetMetaDataAnnotation(&requested.ObjectMeta, appsv1alpha1.PendingDeleteAnnotationKey, deferreddelete.Encode(record))
+	} else if operation.Requester != (rule.Requester{}) {
+		user := appsv1alpha1.LabelRequester{
+			Actor: operation.Requester.Actor, User: operation.Requester.User,
+			Groups: operation.Requester.GroupList(), GroupsTruncated: operation.Requester.GroupsTruncated,
+		}
+		entries := lifecycle.Requesters{}.Update(waiting.Labels, requested.Labels, user)
+		metav1.SetMetaDataAnnotation(&requested.ObjectMeta, appsv1alpha1.RequestersAnnotationKey, entries.Encode())
 	}
 	return requested, nil
 }

@@ -102,7 +102,7 @@ func TestFindIn(t *testing.T) {
 			for _, labels := range test.inputs {
 				inputs = append(inputs, json.RawMessage(fmt.Sprintf(`{
 					"stage": "PreCheck", "now": 1767607200000000000, "parameters": %s,
-					"operation": {"id": "pod-delete", "type": "delete", "cause": "", "since": 1767607200000000000, "request": {"method": "", "actor": "", "user": ""}},
+					"operation": {"id": "pod-delete", "type": "delete", "cause": "", "since": 1767607200000000000, "request": {"method": "", "actor": "", "user": "", "groups": [], "groups_truncated": false}},
 					"pod": {
 						"name": "web-0", "namespace": "shop", "uid": "web-0", "labels": %s, "annotations": {},
 						"owner": {"kind": "Deployment", "name": "web", "uid": "web"}, "revision": {"current": "1", "state": "Newest"},

@@ -105,7 +105,7 @@ func (s *search) document(from facts) (map[string]any, error) {
 		"stage": from.text(stage), "now": now, "parameters": parameters,
 		"operation": map[string]any{
 			"id": "pod-delete", "type": from.text(operationType), "cause": "", "since": now - from.number(waited)*1e9,
-			"request": map[string]any{"method": "", "actor": "", "user": ""},
+			"request": map[string]any{"method": "", "actor": "", "user": "", "groups": []any{}, "groups_truncated": false},
 		},
 		"pod": podDocument(from, from.text(podName)), "pods": other,
 		"namespace": map[string]any{"name": from.text(namespaceName), "labels": map[string]any{}},

@@ -248,6 +248,8 @@ func (c *coder) request(r *rule.Request) {
 	str(c, &r.Requester.Method)
 	str(c, &r.Requester.Actor)
 	str(c, &r.Requester.User)
+	str(c, &r.Requester.Groups)
+	c.flag(&r.Requester.GroupsTruncated)
 	c.time(&r.Since)
 }
 

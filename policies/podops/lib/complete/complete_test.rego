@@ -27,7 +27,7 @@ _facts := {
 		"type": "update",
 		"cause": "",
 		"since": 2,
-		"request": {"method": "", "actor": "", "user": ""},
+		"request": {"method": "", "actor": "", "user": "", "groups": [], "groups_truncated": false},
 	},
 	"parameters": {},
 	"pod": _pod,
