@@ -41,7 +41,7 @@ func TestBoundGroups(t *testing.T) {
 }
 
 // A user is the requester of exactly the operations that a request of the user began, until the label or its type changes,
-// whatever the order of requests.
+// in any order of requests.
 func TestRequestersFollowTheLabels(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var entries lifecycle.Requesters

@@ -21,8 +21,8 @@ func requester(req admission.Request, pod *corev1.Pod, identity string) appsv1al
 	return user
 }
 
-// requesters returns the entries of a pod with the labels of after, which a request of the user leads to. Whatever was
-// written to a pod before it comes under PodOps, the user who brings it there requests its operations.
+// requesters returns the entries of a pod after a request of the user, with the labels of after. Entries from before the pod
+// came under PodOps count for nothing: the user who sets its control label requests its operations.
 func requesters(old *corev1.Pod, after map[string]string, user appsv1alpha1.LabelRequester) lifecycle.Requesters {
 	if !appsv1alpha1.IsControlled(after) {
 		return nil
@@ -33,7 +33,7 @@ func requesters(old *corev1.Pod, after map[string]string, user appsv1alpha1.Labe
 	return lifecycle.ParseRequesters(old.Annotations).Update(old.Labels, after, user)
 }
 
-// requestersChange returns the change of the annotation that gives a pod these entries, whatever its client wrote there.
+// requestersChange returns the change of the annotation that gives a pod these entries in place of those in the request.
 func requestersChange(requested *corev1.Pod, entries lifecycle.Requesters) map[string]any {
 	key, value := appsv1alpha1.RequestersAnnotationKey, entries.Encode()
 	switch written, has := requested.Annotations[key]; {
