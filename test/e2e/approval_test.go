@@ -209,16 +209,6 @@ var _ = Describe("A rule of kind approval", func() {
 })
 
 var _ = Describe("A PodOperationApproval", func() {
-	decision := func(p scenario, approver string) *appsv1alpha1.PodOperationApproval {
-		return &appsv1alpha1.PodOperationApproval{
-			ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, GenerateName: "web-"},
-			Spec: appsv1alpha1.PodOperationApprovalSpec{
-				Workload: appsv1alpha1.ApprovalWorkload{Kind: "Deployment", Name: "web"}, Revision: strings.Repeat("a", 64),
-				Decision: appsv1alpha1.ApprovalApprove, Approver: approver,
-			},
-		}
-	}
-
 	It("has the user who creates it as approver, by any verb", func(ctx context.Context) {
 		p := newScenario(ctx)
 		p.approvers(ctx, "alice")
@@ -331,3 +321,14 @@ var _ = Describe("An approval while no manager runs", func() {
 		Eventually(ctx, p.running("v4", 2)).Should(BeEmpty())
 	})
 })
+
+// decision returns an approval by a user of a revision that no Deployment has.
+func decision(p scenario, approver string) *appsv1alpha1.PodOperationApproval {
+	return &appsv1alpha1.PodOperationApproval{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, GenerateName: "web-"},
+		Spec: appsv1alpha1.PodOperationApprovalSpec{
+			Workload: appsv1alpha1.ApprovalWorkload{Kind: "Deployment", Name: "web"}, Revision: strings.Repeat("a", 64),
+			Decision: appsv1alpha1.ApprovalApprove, Approver: approver,
+		},
+	}
+}

@@ -64,6 +64,30 @@ var _ = Describe("kubectl podops freeze", func() {
 		Eventually(ctx, p.seeing("web-02")).Should(expect.BeOperable("updater"))
 	})
 
+	It("fails while no manager takes it over, and holds once one does", func(ctx context.Context) {
+		p := newScenario(ctx)
+		p.rule(ctx, maxUnavailable("1"))
+		p.pods(ctx, 1, nil)
+		managers.stopAll()
+		out, complaints, code := p.podops(ctx, "freeze", "-A", "--reason", "INC-4711")
+		managers.start(ctx)
+		DeferCleanup(func(ctx context.Context) {
+			p.podops(ctx, "thaw", "-A")
+			Eventually(ctx, p.seeingRule("web")).ShouldNot(HaveField("Status.Conditions", ContainElement(HaveField("Type", "Frozen"))))
+		})
+		Expect(code).To(Equal(1), out)
+		Expect(complaints).To(ContainSubstring("no manager has taken it over within 10s: kubectl podops doctor reports whether one leads"))
+
+		By("starting a manager, which takes over what is set")
+		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Conditions", ContainElement(HaveField("Type", "Frozen"))))
+		p.begin(ctx, p.get(ctx, "web-00"), "updater", "update")
+		for _, scope := range [][]string{{"-n", p.namespace}, {"-A"}} {
+			_, complaints, code := p.podops(ctx, append([]string{"freeze", "--reason", "INC-4711"}, scope...)...)
+			Expect(code).To(Equal(0), complaints)
+		}
+		Consistently(ctx, p.seeing("web-00")).Should(expect.BeWaiting("updater"))
+	})
+
 	DescribeTable("stops the rollouts of all namespaces, which end after thaw", func(ctx context.Context, fleets, replicas int) {
 		stories, workloads := make([]scenario, fleets), make([]*appsv1.Deployment, fleets)
 		for i := range stories {

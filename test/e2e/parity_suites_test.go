@@ -59,6 +59,7 @@ func (s *paritySpace) writeSuites(ctx context.Context, now time.Time) (dir strin
 			"now": metav1.NewTime(now), "pods": pods,
 			"tests": []any{map[string]any{
 				"name": "as eval", "operation": s.operation, "stage": s.stage, "expect": expect, "namespace": map[string]string{"team": "parity"},
+				"request": map[string]any{"actor": "Client", "user": parityUser, "groups": parityGroups()},
 			}},
 		})...)
 		suites++
@@ -82,7 +83,11 @@ func (s *paritySpace) evalDump(ctx context.Context, flags ...string) map[string]
 	given := []string{filepath.Join(dir, "rules.yaml"), filepath.Join(dir, "pods.yaml")}
 	Expect(os.WriteFile(given[0], []byte(rules), 0o600)).To(Succeed())
 	Expect(os.WriteFile(given[1], []byte(pods), 0o600)).To(Succeed())
-	return s.eval(ctx, append([]string{"-f", given[0], "--pods", given[1]}, flags...)...)
+	args := []string{"-f", given[0], "--pods", given[1], "--as", parityUser}
+	for _, group := range parityGroups() {
+		args = append(args, "--as-group", group)
+	}
+	return s.eval(ctx, append(args, flags...)...)
 }
 
 // expectation is the predicted verdict on a pod, as suites write it, with that of the rule of its fleet.

@@ -72,7 +72,7 @@ func parityRules() map[string]appsv1alpha1.TransitionRule {
 		"since":        "allow if input.operation.since > input.now",
 		"node":         `allow if input.node.conditions.Ready == "True"`,
 		"no-node":      "allow if input.node.name == \"\"\n\nreason := sprintf(\"cordoned: %v\", [input.node.unschedulable])",
-		"requester":    "allow if {\n\tinput.operation.request.method in {\"\", \"Label\"}\n\tinput.operation.request.groups_truncated == false\n}",
+		"requester":    "allow if \"system:masters\" in input.operation.request.groups",
 		"no-owner":     `allow if input.pod.owner.kind == ""`,
 		"builtin-fail": `allow if to_number(input.pod.name) > 1`,
 	} {
@@ -132,7 +132,11 @@ type paritySpace struct {
 	predicted map[string]offline.Verdict
 }
 
-const parityID = "updater"
+// parityID is the id of the operations, and parityUser the administrator, who begins them.
+const parityID, parityUser = "updater", "podops-admin"
+
+// parityGroups returns the groups of the administrator.
+func parityGroups() []string { return []string{"system:authenticated", "system:masters"} }
 
 // examplePrefix begins the names of the cases of the worked policies.
 const examplePrefix = "example-"

@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
@@ -57,6 +58,10 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	suiteCluster = startCluster(ctx)
 	managers = newManagerSet(suiteCluster)
 	managers.start(ctx)
+	// The API server loads admission policies a moment after they are stored.
+	Eventually(ctx, func(ctx context.Context) error {
+		return suiteCluster.admin.Create(ctx, decision(scenario{suiteCluster, "default"}, "bob"), client.DryRunAll)
+	}).Should(MatchError(ContainSubstring("spec.approver must be the user who creates the approval")))
 })
 
 // failed is true after a scenario has failed.

@@ -92,11 +92,17 @@ func (e *Environment) Client(ctx context.Context) (client.WithWatch, error) {
 
 // User returns the name that the API server knows the user by.
 func (e *Environment) User(ctx context.Context, c client.Client) (string, error) {
+	user, err := e.UserInfo(ctx, c)
+	return user.Username, err
+}
+
+// UserInfo returns the name and the groups that the API server knows the user by.
+func (e *Environment) UserInfo(ctx context.Context, c client.Client) (authenticationv1.UserInfo, error) {
 	var self authenticationv1.SelfSubjectReview
 	if err := c.Create(ctx, &self); err != nil {
-		return "", fmt.Errorf("reading your name: %w", err)
+		return authenticationv1.UserInfo{}, fmt.Errorf("reading your name: %w", err)
 	}
-	return self.Status.UserInfo.Username, nil
+	return self.Status.UserInfo, nil
 }
 
 // Clientset returns a client of the cluster for the types of Kubernetes and their subresources, if the API server

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/core/deferreddelete"
+	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/engine/evaluation/offline"
 	"github.com/podops-dev/podops/pkg/engine/opa"
 
@@ -48,8 +50,9 @@ and PodTransitionPolicies of the pods. Rules count the pods of the input that ar
 the manager does. A pod of a file without a status counts as a pod that serves under PodOps.
 
 Pods that wait for rules are evaluated as they wait. If none waits, or with --operation, every pod
-is evaluated as though the operation began now, in the order of names. With --pod only this pod is
-evaluated, and the others count for its rules.
+is evaluated as though you requested the operation now, in the order of names; with --as and
+--as-group, as though that user did. With --pod only this pod is evaluated, and the others count
+for its rules.
 
 The services of webhook rules are not called: --answers has their answers, a YAML file with the
 list "answers" of {rule, pods, result, message}; result is Approved, Rejected, Processing or
@@ -61,6 +64,9 @@ The exit code is 0 for all verdicts.`,
 
   # A new rule for the live pods of a namespace
   kubectl podops eval -f rule.yaml --from-cluster -n shop
+
+  # May another user begin a restart?
+  kubectl podops eval -f rule.yaml --pods pods.yaml --operation restart --as joe --as-group sre
 
   # The input document of a live pod
   kubectl podops eval -n shop --pod cart-x --show-input
@@ -92,7 +98,7 @@ func (v *verb) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := v.begin(&objects, now); err != nil {
+	if err := v.begin(ctx, &objects, now); err != nil {
 		return err
 	}
 	if v.showInput {
@@ -163,7 +169,7 @@ func (v *verb) selected(objects offline.Objects) (func(namespace, name string) b
 }
 
 // begin has the selected pods wait for the operation, unless some pod waits already.
-func (v *verb) begin(objects *offline.Objects, now time.Time) error {
+func (v *verb) begin(ctx context.Context, objects *offline.Objects, now time.Time) error {
 	selected, err := v.selected(*objects)
 	if err != nil {
 		return err
@@ -177,6 +183,13 @@ func (v *verb) begin(objects *offline.Objects, now time.Time) error {
 		if !explicit && selected(pod.Namespace, pod.Name) && offline.Waits(pod) {
 			return nil
 		}
+	}
+	operation.Requester = rule.Requester{Method: string(deferreddelete.MethodLabel), Actor: string(deferreddelete.ActorClient)}
+	if operation.Type == appsv1alpha1.DeleteOperationType {
+		operation.Requester.Method = string(deferreddelete.MethodDelete)
+	}
+	if err := v.identify(ctx, &operation.Requester); err != nil {
+		return err
 	}
 	return beginEach(objects, operation, selected)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -20,7 +21,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/core/lifecycle"
+	"github.com/podops-dev/podops/pkg/core/rule"
 	"github.com/podops-dev/podops/pkg/engine/evaluation/offline"
+	"github.com/podops-dev/podops/pkg/runtime/text"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/cluster"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
@@ -42,7 +46,7 @@ func (v *verb) read(ctx context.Context) (objects offline.Objects, now time.Time
 		return objects, now, err
 	}
 	namespace := "default"
-	live := len(v.pods) == 0 || len(v.files) == 0
+	live := v.live()
 	if live || *v.Config.Namespace != "" {
 		if namespace, err = v.Namespace(); err != nil {
 			return objects, now, err
@@ -74,6 +78,30 @@ func (v *verb) read(ctx context.Context) (objects offline.Objects, now time.Time
 		objects.Replace(offline.Objects{Rules: given.Rules, Policies: given.Policies})
 	}
 	return objects, now, v.check(objects)
+}
+
+// live reports whether objects of the cluster are read.
+func (v *verb) live() bool { return len(v.pods) == 0 || len(v.files) == 0 }
+
+// identify sets the user who requests the operation: the user of the kubeconfig or, for files alone, that of --as; none without it.
+func (v *verb) identify(ctx context.Context, requester *rule.Requester) error {
+	user := authenticationv1.UserInfo{Username: *v.Config.Impersonate, Groups: *v.Config.ImpersonateGroup}
+	if v.live() {
+		reader, err := v.Client(ctx)
+		if err != nil {
+			return err
+		}
+		if user, err = v.UserInfo(ctx, reader); err != nil {
+			return err
+		}
+	}
+	if user.Username == "" {
+		*requester = rule.Requester{}
+		return nil
+	}
+	groups, truncated := lifecycle.BoundGroups(user.Groups)
+	requester.User, requester.Groups, requester.GroupsTruncated = text.Prefix(user.Username, lifecycle.MaxUserBytes), strings.Join(groups, "\n"), truncated
+	return nil
 }
 
 // check returns an error for files without the objects that they are read for.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,8 +17,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -38,6 +41,9 @@ const (
 
 	// atOnce is the number of namespaces that are written at a time.
 	atOnce = 16
+
+	// takenOverWithin bounds how long freeze waits for the manager, and rulesPerLook the PodTransitionRules that it reads at a time.
+	takenOverWithin, rulesPerLook = 10 * time.Second, 500
 
 	// shown is the format of times in messages, in UTC.
 	shown = "2006-01-02 15:04 MST"
@@ -82,7 +88,8 @@ func Command(env *command.Environment) *cobra.Command {
 
 A freeze is the PodTransitionRule ` + ruleName + `: kubectl get ptr, kubectl podops explain and events
 show it, with your name, which admission checks, and the reason. Pods that are off traffic already
-go on. Pods that skip the rule, and break-glass, are not held.
+go on. Pods that skip the rule, and break-glass, are not held. The verb ends once the manager has
+taken the freeze over, and with an error if none does within 10 seconds.
 
 With --all-namespaces it is an annotation of the namespace of the manager, and holds in every
 namespace, also in later ones. Each PodTransitionRule has the condition Frozen.`,
@@ -139,6 +146,9 @@ func freeze(ctx context.Context, env *command.Environment, flags *options) error
 		if err := annotate(ctx, c, flags.ManagerNamespace, inAnnotation(message, end)); err != nil {
 			return err
 		}
+		if err := await(ctx, env, takenOverWithin, func(ctx context.Context) (bool, error) { return holdsCluster(ctx, c, message) }); err != nil {
+			return err
+		}
 		_, err := fmt.Fprintf(env.Out, "all namespaces %s. %s\n", message, goOn)
 		return err
 	}
@@ -153,8 +163,50 @@ func freeze(ctx context.Context, env *command.Environment, flags *options) error
 	if !done {
 		return fmt.Errorf("namespace %s is being deleted", namespace)
 	}
+	if err := await(ctx, env, takenOverWithin, func(ctx context.Context) (bool, error) { return holds(ctx, c, namespace) }); err != nil {
+		return err
+	}
 	_, err = fmt.Fprintf(env.Out, "1 namespace %s. %s\n", message, goOn)
 	return err
+}
+
+// await waits until the manager has taken a freeze over, and returns an error if it has not within a time. A user who may not read the
+// PodTransitionRules gets a note instead.
+func await(ctx context.Context, env *command.Environment, within time.Duration, taken func(context.Context) (bool, error)) error {
+	err := wait.PollUntilContextTimeout(ctx, within/40, within, true, taken)
+	switch {
+	case apierrors.IsForbidden(err):
+		_, err = fmt.Fprintf(env.ErrOut, "note: whether the manager has taken the freeze over is not known: %v\n", err)
+		return err
+	case wait.Interrupted(err) && ctx.Err() == nil:
+		return fmt.Errorf("the freeze is set, and no manager has taken it over within %s: kubectl podops doctor reports whether one leads; "+
+			"one of an earlier release than this plugin may not know the freeze", within)
+	default:
+		return err
+	}
+}
+
+// holds reports whether the manager evaluates the freeze of a namespace.
+func holds(ctx context.Context, c client.Client, namespace string) (bool, error) {
+	rule, err := read(ctx, c, namespace)
+	if err != nil || rule == nil {
+		return false, err
+	}
+	ready := meta.FindStatusCondition(rule.Status.Conditions, appsv1alpha1.ConditionReady)
+	return ready != nil && ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == rule.Generation, nil
+}
+
+// holdsCluster reports whether a PodTransitionRule shows that the manager has taken over a freeze with this message. Without any
+// PodTransitionRule nothing shows it.
+func holdsCluster(ctx context.Context, c client.Client, message string) (bool, error) {
+	var rules appsv1alpha1.PodTransitionRuleList
+	if err := c.List(ctx, &rules, client.Limit(rulesPerLook)); err != nil {
+		return false, err
+	}
+	return len(rules.Items) == 0 || slices.ContainsFunc(rules.Items, func(rule appsv1alpha1.PodTransitionRule) bool {
+		frozen := meta.FindStatusCondition(rule.Status.Conditions, appsv1alpha1.ConditionFrozen)
+		return frozen != nil && strings.Contains(frozen.Message, message)
+	}), nil
 }
 
 func thaw(ctx context.Context, env *command.Environment, flags *options) error {

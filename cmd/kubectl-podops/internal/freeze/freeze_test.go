@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -71,5 +72,60 @@ func TestFreezeAndThaw(t *testing.T) {
 	}
 	if _, err := remove(t.Context(), c, "other"); err == nil {
 		t.Error("a PodTransitionRule that is no freeze is removed")
+	}
+}
+
+// TestAwait shows that a freeze is taken over once the manager evaluates its current generation or, for the cluster, shows its message,
+// and that a user without the right to read that gets a note.
+func TestAwait(t *testing.T) {
+	rule := newRule("shop", parameters{Message: "frozen by jane: INC-4711"})
+	rule.Generation = 2
+	set := func(condition metav1.Condition) *appsv1alpha1.PodTransitionRule {
+		changed := rule.DeepCopy()
+		changed.Status.Conditions = []metav1.Condition{condition}
+		return changed
+	}
+	namespace := func(c client.Client) func(context.Context) (bool, error) {
+		return func(ctx context.Context) (bool, error) { return holds(ctx, c, "shop") }
+	}
+	whole := func(c client.Client) func(context.Context) (bool, error) {
+		return func(ctx context.Context) (bool, error) { return holdsCluster(ctx, c, "frozen by jane: INC-4711") }
+	}
+	frozen := func(message string) *appsv1alpha1.PodTransitionRule {
+		return set(metav1.Condition{Type: appsv1alpha1.ConditionFrozen, Status: metav1.ConditionTrue, Message: message})
+	}
+	ready := func(status metav1.ConditionStatus, generation int64) *appsv1alpha1.PodTransitionRule {
+		return set(metav1.Condition{Type: appsv1alpha1.ConditionReady, Status: status, ObservedGeneration: generation})
+	}
+	for name, tc := range map[string]struct {
+		stored *appsv1alpha1.PodTransitionRule
+		taken  func(client.Client) func(context.Context) (bool, error)
+		want   bool
+	}{
+		"no status":                  {rule, namespace, false},
+		"an earlier generation":      {ready(metav1.ConditionTrue, 1), namespace, false},
+		"a rule that is not ready":   {ready(metav1.ConditionFalse, 2), namespace, false},
+		"the current generation":     {ready(metav1.ConditionTrue, 2), namespace, true},
+		"the cluster, no condition":  {rule, whole, false},
+		"the cluster, earlier":       {frozen("no pod gets a permit: frozen by joe: INC-1"), whole, false},
+		"the cluster":                {frozen("no pod gets a permit: frozen by jane: INC-4711"), whole, true},
+		"the cluster without a rule": {nil, whole, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			builder := fake.NewClientBuilder().WithScheme(command.Scheme())
+			if tc.stored != nil {
+				builder.WithObjects(tc.stored)
+			}
+			err := await(t.Context(), command.NewEnvironment(genericiooptions.NewTestIOStreamsDiscard()), 40*time.Millisecond, tc.taken(builder.Build()))
+			if (err == nil) != tc.want || err != nil && !strings.Contains(err.Error(), "no manager has taken it over") {
+				t.Errorf("got %v, want taken over: %t", err, tc.want)
+			}
+		})
+	}
+	streams, _, _, notes := genericiooptions.NewTestIOStreams()
+	forbidden := apierrors.NewForbidden(appsv1alpha1.GroupVersion().WithResource("podtransitionrules").GroupResource(), "", nil)
+	err := await(t.Context(), command.NewEnvironment(streams), time.Second, func(context.Context) (bool, error) { return false, forbidden })
+	if err != nil || !strings.HasPrefix(notes.String(), "note: whether the manager has taken the freeze over is not known: ") {
+		t.Errorf("got %v and %q", err, notes)
 	}
 }
