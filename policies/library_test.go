@@ -146,6 +146,8 @@ func libraryCases() map[string]workedCase {
 			denied("pod web-1 must be available for 15 minutes", 5*time.Minute),
 		},
 
+		"a requester who is not known": {"requested_by", pod("web-0", nil), calm, notAllowed("the requester is not known")},
+
 		"a team of the list": {"team_list", pod("web-0", nil), team("search"), passed},
 		"another team":       {"team_list", pod("web-0", nil), team("billing"), notAllowed("team billing is not in the list: checkout, search")},
 
