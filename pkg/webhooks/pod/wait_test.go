@@ -81,6 +81,7 @@ func TestARequestWaitsForItsPod(t *testing.T) {
 	}
 	remove := func(ctx context.Context, c client.Client) error { return c.Delete(ctx, owned().Obj()) }
 	for name, tc := range map[string]struct {
+		cached      *corev1.Pod // owned without it
 		after       time.Duration
 		change      func(context.Context, client.Client) error
 		live        []client.Object
@@ -93,6 +94,15 @@ func TestARequestWaitsForItsPod(t *testing.T) {
 		"the pod may be operated on": {
 			after: 3 * time.Second, change: update(owned().Allowed("pod-delete", "delete").Obj()), within: 4 * time.Second,
 			ended: []deferreddelete.Lapse{deferreddelete.LapseKept},
+		},
+		"the request of another user was refused": {
+			cached: withheldPod("web-0", "joe"), after: 3 * time.Second, change: update(owned().Allowed("pod-delete", "delete").Obj()), within: 4 * time.Second,
+			ended: []deferreddelete.Lapse{deferreddelete.LapseKept},
+		},
+		"its last request was refused": {
+			cached: withheldPod("web-0", user), change: func(context.Context, client.Client) error { return nil }, wantCode: http.StatusTooManyRequests,
+			wantMessage: "PodOps holds this delete: web/approved withholds it (LabelMismatch: label approved is missing). It is not carried out later. " +
+				"kubectl podops delete repeats it; or have the pod deleted once its rules permit it: kubectl label pod web-0 -n default collaset.kusionstack.io/to-delete=true, or a PodOperation",
 		},
 		"its client goes away": {
 			after: time.Hour, change: func(context.Context, client.Client) error { return nil }, leaves: 2 * time.Second, within: 2 * time.Second,
@@ -129,7 +139,11 @@ func TestARequestWaitsForItsPod(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cache := cacheOf(t, owned().Obj())
+				cached := tc.cached
+				if cached == nil {
+					cached = owned().Obj()
+				}
+				cache := cacheOf(t, cached)
 				deferrer := &changing{cache: cache, after: tc.after, change: tc.change}
 				handler := pod.NewDeleteDeferrer(deferConfig(t, cache, cacheOf(t, tc.live...), deferrer, pod.NewWaits(10*time.Second, realclock.RealClock{})))
 				began := time.Now()
