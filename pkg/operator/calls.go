@@ -21,7 +21,10 @@ func newGuard(mgr manager.Manager, options Options) (webhookclient.Guard, *clust
 	if err != nil {
 		return guard, nil, err
 	}
-	cluster := newClusterAddresses(mgr.GetAPIReader(), mgr.GetConfig().Host)
+	if err := indexNodes(mgr.GetFieldIndexer()); err != nil {
+		return guard, nil, fmt.Errorf("indexing nodes: %w", err)
+	}
+	cluster := newClusterAddresses(mgr.GetAPIReader(), mgr.GetCache(), mgr.GetConfig().Host)
 	if err := mgr.Add(cluster); err != nil {
 		return guard, nil, fmt.Errorf("adding the addresses of the cluster: %w", err)
 	}

@@ -18,22 +18,25 @@ import (
 )
 
 const (
-	// refreshEvery is the interval at which the addresses of the cluster are read, and the time
-	// for which a new address may be unknown.
+	// refreshEvery is the interval at which the addresses of the API server are read, and the time for which a new address of
+	// it may be unknown. Those of nodes are watched.
 	refreshEvery = 30 * time.Second
 
-	// refreshTimeout bounds one reading, and nodesPerPage the memory that it takes.
+	// refreshTimeout bounds one reading.
 	refreshTimeout = 20 * time.Second
-	nodesPerPage   = 200
 
 	// apiServerService is the Service of the API server, in the namespace default.
 	apiServerService = "kubernetes"
+
+	// nodeAddressField is the index of nodes by address.
+	nodeAddressField = "status.addresses"
 )
 
 // clusterAddresses implements webhookclient.Cluster with the addresses of the nodes and of the API
 // server, which webhook rules may not reach. It is safe for concurrent use.
 type clusterAddresses struct {
-	reader client.Reader
+	// reader reads the API server, and nodes a cache with the index nodeAddressField.
+	reader, nodes client.Reader
 
 	// host is the address at which the manager itself reaches the API server; empty when that is a name.
 	host string
@@ -42,16 +45,36 @@ type clusterAddresses struct {
 	known chan struct{}
 
 	mu     sync.RWMutex
-	owners map[netip.Addr]string
+	server map[netip.Addr]bool // those of the API server; nil before they have been read
 	err    error
 }
 
-func newClusterAddresses(reader client.Reader, apiServer string) *clusterAddresses {
-	addresses := &clusterAddresses{reader: reader, known: make(chan struct{}), err: errors.New("they have not been read yet")}
+func newClusterAddresses(reader, nodes client.Reader, apiServer string) *clusterAddresses {
+	addresses := &clusterAddresses{reader: reader, nodes: nodes, known: make(chan struct{}), err: errors.New("they have not been read yet")}
 	if parsed, err := url.Parse(apiServer); err == nil {
 		addresses.host = parsed.Hostname()
 	}
 	return addresses
+}
+
+// indexNodes makes the cache watch nodes, indexed by address.
+func indexNodes(indexer client.FieldIndexer) error {
+	return indexer.IndexField(context.Background(), &corev1.Node{}, nodeAddressField, nodeAddresses)
+}
+
+// nodeAddresses returns the addresses of a node, as texts.
+func nodeAddresses(object client.Object) []string {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return nil
+	}
+	var texts []string
+	for _, address := range node.Status.Addresses {
+		for _, parsed := range add(nil, address.Address) {
+			texts = append(texts, parsed.String())
+		}
+	}
+	return texts
 }
 
 // NeedLeaderElection returns false, because admission checks addresses too.
@@ -81,10 +104,18 @@ func (c *clusterAddresses) await(ctx context.Context, most time.Duration) {
 func (c *clusterAddresses) Owner(address netip.Addr) (string, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if c.owners == nil {
+	if c.server == nil {
 		return "", c.err
 	}
-	return c.owners[address], nil
+	if c.server[address] {
+		return "of the API server", nil
+	}
+	var nodes corev1.NodeList // of the cache, which has been filled by now
+	err := c.nodes.List(context.Background(), &nodes, client.MatchingFields{nodeAddressField: address.String()}, client.UnsafeDisableDeepCopy)
+	if err != nil || len(nodes.Items) == 0 {
+		return "", err
+	}
+	return "of a node of the cluster", nil
 }
 
 // Has reports whether an address is known to be that of a node or the API server.
@@ -93,71 +124,59 @@ func (c *clusterAddresses) Has(address netip.Addr) bool {
 	return owner != ""
 }
 
-// refresh reads the addresses. After an error it keeps the last addresses.
+// refresh reads the addresses of the API server, once the cache of nodes has been filled. After an error it keeps the last addresses.
 func (c *clusterAddresses) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
-	owners := map[netip.Addr]string{}
-	err := errors.Join(c.addNodes(ctx, owners), c.addAPIServer(ctx, owners))
+	addresses, err := c.ofAPIServer(ctx)
+	if err == nil {
+		err = c.nodes.List(ctx, &corev1.NodeList{}, client.MatchingFields{nodeAddressField: ""}) // waits for the cache
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
 		c.err = err
 		return err
 	}
-	if c.owners == nil {
+	if c.server == nil {
 		close(c.known)
 	}
-	c.owners, c.err = owners, nil
+	c.server, c.err = map[netip.Addr]bool{}, nil
+	for _, address := range addresses {
+		c.server[address] = true
+	}
 	return nil
 }
 
-func (c *clusterAddresses) addNodes(ctx context.Context, owners map[netip.Addr]string) error {
-	var nodes corev1.NodeList
-	for page := ""; ; page = nodes.Continue {
-		nodes = corev1.NodeList{}
-		if err := c.reader.List(ctx, &nodes, client.Limit(nodesPerPage), client.Continue(page)); err != nil {
-			return fmt.Errorf("listing nodes: %w", err)
-		}
-		for _, node := range nodes.Items {
-			for _, address := range node.Status.Addresses {
-				add(owners, address.Address, "of a node of the cluster")
-			}
-		}
-		if nodes.Continue == "" {
-			return nil
-		}
-	}
-}
-
-func (c *clusterAddresses) addAPIServer(ctx context.Context, owners map[netip.Addr]string) error {
-	const owner = "of the API server"
-	add(owners, c.host, owner)
+// ofAPIServer returns the addresses of the API server: that at which the manager reaches it, and those of its Service and endpoints.
+func (c *clusterAddresses) ofAPIServer(ctx context.Context) ([]netip.Addr, error) {
+	addresses := add(nil, c.host)
 	var service corev1.Service
 	if err := c.reader.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: apiServerService}, &service); err != nil {
-		return fmt.Errorf("getting the Service of the API server: %w", err)
+		return nil, fmt.Errorf("getting the Service of the API server: %w", err)
 	}
 	for _, address := range service.Spec.ClusterIPs {
-		add(owners, address, owner)
+		addresses = add(addresses, address)
 	}
 	var slices discoveryv1.EndpointSliceList
 	err := c.reader.List(ctx, &slices, client.InNamespace(metav1.NamespaceDefault), client.MatchingLabels{discoveryv1.LabelServiceName: apiServerService})
 	if err != nil {
-		return fmt.Errorf("listing the EndpointSlices of the API server: %w", err)
+		return nil, fmt.Errorf("listing the EndpointSlices of the API server: %w", err)
 	}
 	for _, slice := range slices.Items {
 		for _, endpoint := range slice.Endpoints {
 			for _, address := range endpoint.Addresses {
-				add(owners, address, owner)
+				addresses = add(addresses, address)
 			}
 		}
 	}
-	return nil
+	return addresses, nil
 }
 
-// add records an address unless it is a name.
-func add(owners map[netip.Addr]string, text, owner string) {
+// add appends an address unless it is a name.
+func add(addresses []netip.Addr, text string) []netip.Addr {
 	if address, err := netip.ParseAddr(text); err == nil {
-		owners[address.Unmap().WithZone("")] = owner
+		return append(addresses, address.Unmap().WithZone(""))
 	}
+	return addresses
 }

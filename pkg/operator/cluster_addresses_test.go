@@ -27,8 +27,9 @@ func TestRulesMayNotReachTheClusterItself(t *testing.T) {
 			AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{address}}},
 		}
 	}
+	nodes := fake.NewClientBuilder().WithObjects(node).WithIndex(&corev1.Node{}, nodeAddressField, nodeAddresses).Build()
 	var failing error
-	reader := interceptor.NewClient(fake.NewClientBuilder().WithObjects(node, service,
+	reader := interceptor.NewClient(fake.NewClientBuilder().WithObjects(service,
 		slice("default", "kubernetes", "kubernetes", "172.16.0.1"), slice("default", "web", "web", "10.1.0.1"), slice("shop", "kubernetes", "kubernetes", "10.1.0.2"),
 	).WithStatusSubresource().Build(), interceptor.Funcs{
 		List: func(ctx context.Context, on client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
@@ -38,7 +39,7 @@ func TestRulesMayNotReachTheClusterItself(t *testing.T) {
 			return on.List(ctx, list, options...)
 		},
 	})
-	addresses := newClusterAddresses(reader, "https://192.0.2.10:6443")
+	addresses := newClusterAddresses(reader, nodes, "https://192.0.2.10:6443")
 	guard := webhookclient.Guard{Cluster: addresses}
 	expect := func(what, address string, want webhookclient.Class) {
 		t.Helper()
@@ -70,4 +71,8 @@ func TestRulesMayNotReachTheClusterItself(t *testing.T) {
 	}
 	guard.AllowCIDRs = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}
 	expect("allowed by the flag,", "10.0.0.7", "")
+	if err := nodes.Delete(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	expect("of a node that is gone,", "fd12::7", "")
 }

@@ -311,11 +311,11 @@ func slimApproval(object any) (any, error) {
 	return object, nil
 }
 
-// slimNode keeps what rules read of a node: podindex.NewNode.
+// slimNode keeps what rules read of a node, podindex.NewNode, and its addresses.
 func slimNode(object any) (any, error) {
 	if node, ok := object.(*corev1.Node); ok {
 		slim := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels}}
-		slim.Spec.Unschedulable = node.Spec.Unschedulable
+		slim.Spec.Unschedulable, slim.Status.Addresses = node.Spec.Unschedulable, node.Status.Addresses
 		for _, condition := range node.Status.Conditions {
 			slim.Status.Conditions = append(slim.Status.Conditions, corev1.NodeCondition{Type: condition.Type, Status: condition.Status})
 		}

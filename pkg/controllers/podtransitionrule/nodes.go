@@ -12,8 +12,8 @@ import (
 	"github.com/podops-dev/podops/pkg/state/podindex"
 )
 
-// nodeWatch writes the nodes of the cluster to the index, from the first round on in which a module reads input.node: without such
-// a module no node is in memory. The zero value watches nothing.
+// nodeWatch writes the nodes of the cluster to the index, from the first round on in which a module reads input.node. The zero value
+// watches nothing.
 type nodeWatch struct {
 	informers ctrlcache.Informers
 	index     *podindex.Index
