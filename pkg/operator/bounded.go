@@ -33,7 +33,7 @@ const (
 	maxConditions = 32
 )
 
-// ownDomain is the domain of the keys of PodOps and of related controllers, which use it and its subdomains.
+// ownDomain is the key domain of PodOps and related controllers, which use it and its subdomains.
 const ownDomain = "kusionstack.io"
 
 func isOwn(key string) bool {

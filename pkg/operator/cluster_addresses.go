@@ -32,7 +32,7 @@ const (
 	nodeAddressField = "status.addresses"
 )
 
-// clusterAddresses implements webhookclient.Cluster with the addresses of the nodes and of the API
+// clusterAddresses implements webhookclient.Cluster with the addresses of the nodes and the API
 // server, which webhook rules may not reach. It is safe for concurrent use.
 type clusterAddresses struct {
 	// reader reads the API server, and nodes a cache with the index nodeAddressField.

@@ -37,7 +37,7 @@ func (e *kindsNotServedError) Error() string {
 
 func (e *kindsNotServedError) Unwrap() error { return e.cause }
 
-// servedKinds returns a mapper of the resources of the API server, once it knows every kind of PodOps. Without
+// servedKinds returns a mapper for the resources of the API server, once it knows every kind of PodOps. Without
 // the wait, a manager that starts while its CustomResourceDefinitions are being installed would end.
 func servedKinds(ctx context.Context, config *rest.Config, log logr.Logger) (meta.RESTMapper, error) {
 	transport, err := rest.HTTPClientFor(config)

@@ -223,7 +223,7 @@ func newClientset(config *rest.Config) (*kubernetes.Clientset, error) {
 	return clientset, nil
 }
 
-// addChecks adds the probes, with these checks of readiness and those of every manager. The manager is ready while it responds to requests of API servers,
+// addChecks adds the probes, with these readiness checks and those of every manager. The manager is ready while it responds to requests of API servers,
 // and its caches are full.
 func addChecks(ctx context.Context, mgr manager.Manager, checks map[string]healthz.Checker, where string) error {
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {

@@ -28,7 +28,7 @@ func IsDuringOps(adapter LifecycleAdapter, pod client.Object) bool {
 // Begin requests an operation on the pod, and reports whether it wrote anything. When the operation is
 // requested already, it only applies WhenBegin and the updates. An id that has finished and is not yet
 // complete begins a new lifecycle. Errors: ErrNotControlled, ErrTerminating, ErrStale, TypeInUseError,
-// OtherTypeError, InvalidAdapterError, errors of the updates and of the client.
+// OtherTypeError, InvalidAdapterError, errors of the updates and the client.
 func Begin(c Client, adapter LifecycleAdapter, pod client.Object, updates ...UpdateFunc) (updated bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), CallTimeout)
 	defer cancel()
@@ -69,7 +69,7 @@ func AllowOps(adapter LifecycleAdapter, operationDelaySeconds int32, pod client.
 // Finish ends the operation after AllowOps allowed it and it is done: PodOps evaluates the rules of
 // PostCheck, then traffic comes back. It reports whether it wrote anything. Before AllowOps it cancels the
 // operation, as Undo does. When no operation is requested, it only applies WhenFinish and the updates.
-// Errors: ErrStale, OtherTypeError, errors of the updates and of the client.
+// Errors: ErrStale, OtherTypeError, errors of the updates and the client.
 func Finish(c Client, adapter LifecycleAdapter, pod client.Object, updates ...UpdateFunc) (updated bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), CallTimeout)
 	defer cancel()

@@ -35,7 +35,7 @@ const (
 	maxNote  = 1000
 )
 
-// problem is the error of one step of a reconcile, under the reason of its event.
+// problem is the error of one reconcile step, under the reason of its event.
 type problem struct {
 	reason string
 	err    error

@@ -56,7 +56,7 @@ func GenerateLifecycleFinalizer(employerName string) string {
 	return appsv1alpha1.ProtectionFinalizerPrefix + "/" + hex.EncodeToString(sum[:])[8:24]
 }
 
-// CleanFinalizer returns the clean finalizer of an employer of this name. A name that does
+// CleanFinalizer returns the clean finalizer of the employer with this name. A name that does
 // not fit into the 63 characters of a finalizer's name is replaced by a hash.
 func CleanFinalizer(employerName string) string {
 	if len(cleanFinalizerStem)+len(employerName) <= validation.DNS1123LabelMaxLength {

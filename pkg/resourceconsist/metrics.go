@@ -30,7 +30,7 @@ type measures struct {
 	employers  *metricseries.Names
 }
 
-// NewEmployeeErrors returns the metric of all adapters of a program: registered now, or by another adapter.
+// NewEmployeeErrors returns the metric that all adapters of a program share: registered now, or by another adapter.
 func NewEmployeeErrors(registry prometheus.Registerer) (*prometheus.GaugeVec, error) {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "podops_resourceconsist_employee_errors",

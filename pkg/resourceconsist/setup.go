@@ -44,7 +44,7 @@ func WithRateLimit(qps float32, burst int) Option {
 	return func(s *settings) { s.qps, s.burst = qps, burst }
 }
 
-// WithTimeout is the deadline of each call of the adapter. Default: 30 s.
+// WithTimeout is the deadline of each adapter call. Default: 30 s.
 func WithTimeout(timeout time.Duration) Option { return func(s *settings) { s.timeout = timeout } }
 
 // WithResync sets how often the provider of an employer is read without an event: another

@@ -2,7 +2,7 @@ package v1alpha1
 
 // Bounds of the label selectors of a PodTransitionRule. The generated CRD states them too.
 const (
-	// MaxSelectorLabels is the maximum number of entries in matchLabels of one selector.
+	// MaxSelectorLabels is the maximum number of entries in a selector's matchLabels.
 	MaxSelectorLabels = 64
 
 	// MaxSelectorExpressions is the maximum number of entries in matchExpressions of one

@@ -6,10 +6,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupName is the API group of all resources of this package.
+// GroupName is the API group of all resources in this package.
 const GroupName = "apps.kusionstack.io"
 
-// GroupVersion returns the group and version of all resources of this package.
+// GroupVersion returns the group and version of all resources in this package.
 func GroupVersion() schema.GroupVersion {
 	return schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}
 }

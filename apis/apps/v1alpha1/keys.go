@@ -230,7 +230,7 @@ const PodOperationAnnotationPrefix = "podoperation.kusionstack.io"
 // PodOperationIDPrefix is, with the UID of a PodOperation after it, the id of its lifecycles.
 const PodOperationIDPrefix = "podoperation-"
 
-// MaxLiftBytes is the number of bytes of the value of LiftQuarantineAnnotationKey that count.
+// MaxLiftBytes is the number of bytes in the value of LiftQuarantineAnnotationKey that count.
 const MaxLiftBytes = 64
 
 // DetailAnnotationPrefix is, with the name of a PodTransitionRule after a slash

@@ -1,6 +1,6 @@
 package v1alpha1
 
-// Names of the documents of PodOpsLifecycle and ResourceConsist, for code that is written after them.
+// Names in the documents of PodOpsLifecycle and ResourceConsist, for code that is written after them.
 const (
 	// PodOperationProtectionFinalizerPrefix is ProtectionFinalizerPrefix.
 	PodOperationProtectionFinalizerPrefix = ProtectionFinalizerPrefix

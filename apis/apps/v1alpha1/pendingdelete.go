@@ -8,7 +8,7 @@ type PendingDelete struct {
 	// UID is the UID of the pod.
 	UID types.UID `json:"uid"`
 
-	// Since is the value of the label operating of the lifecycle: when the request came, as
+	// Since is the value of the lifecycle's label operating: when the request came, as
 	// Unix time in nanoseconds. With any other value of the label the record is void. It is empty
 	// for a request that the leader is to begin.
 	Since string `json:"since"`
@@ -37,7 +37,7 @@ type PendingDelete struct {
 	// GroupsTruncated is true if the client has more groups than a record holds.
 	GroupsTruncated bool `json:"groupsTruncated,omitempty"`
 
-	// OwnerGeneration is the generation of the owner of the pod at the time of the request;
+	// OwnerGeneration is the generation of the pod's owner at the time of the request;
 	// 0 if it is not known.
 	OwnerGeneration int64 `json:"ownerGeneration,omitempty"`
 }

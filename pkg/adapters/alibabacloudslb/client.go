@@ -64,7 +64,7 @@ func NewClient(config Config) (*Client, error) {
 	}
 	timeoutMillis := max(1, int(config.CallTimeout.Milliseconds()))
 	// The default signature of the SDK is in a header. The older signature is in the URL, and so in
-	// logs of proxies and errors of net/http.
+	// proxy logs and errors of net/http.
 	sdk, err := slb.NewClient(&openapi.Config{
 		AccessKeyId:     tea.String(config.AccessKeyID),
 		AccessKeySecret: tea.String(config.AccessKeySecret),

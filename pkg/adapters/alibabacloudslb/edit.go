@@ -26,7 +26,7 @@ type edit struct {
 	backend Backend
 }
 
-// editsToReach returns the changes of a pod of a managed Service from its registration to
+// editsToReach returns the changes of a pod behind a managed Service from its registration to
 // the expected state. It fails when a pod should be added whose server is unknown.
 func editsToReach(want PodExtraStatus, m member, r *registration, serviceID string, settings Settings) ([]edit, error) {
 	if r == nil {
@@ -92,7 +92,7 @@ func removals(id string, places []groupBackend) []edit {
 }
 
 // carryOut makes the changes in batches and returns the errors, by pod. It splits a batch
-// that the API rejects because of one of its servers until the others succeed. After
+// that the API rejects because of one server until the others succeed. After
 // another failure it does not try the rest: throttled calls would only prolong the
 // throttling. A pod that is added loses its former backends last, and keeps them if an add fails.
 func carryOut(ctx context.Context, api API, edits []edit) map[string]error {

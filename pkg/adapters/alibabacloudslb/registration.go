@@ -25,7 +25,7 @@ type registration struct {
 
 func (r *registration) empty() bool { return len(r.wanted) == 0 && len(r.stale) == 0 }
 
-// registrations assigns the backends of the groups of a managed Service to the pods to
+// registrations assigns the backends in the groups of a managed Service to the pods to
 // which they send traffic. A backend belongs to the pod that has its address now, and
 // otherwise to the pod it was added for: addresses are reused. It leaves out backends that
 // are neither.

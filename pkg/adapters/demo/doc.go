@@ -1,7 +1,7 @@
 // Package demo is the adapter of the ResourceConsist manual, with a provider that lives in
 // memory. It is the template for new adapters:
 //
-//   - statuses.go: the items of a Service and of a pod, and when two of them are equal;
+//   - statuses.go: the items of Services and pods, and when two of them are equal;
 //   - adapter.go: the expected and the current items, and the verbs;
 //   - provider.go: here a map; in a real adapter the client of a load balancer.
 //

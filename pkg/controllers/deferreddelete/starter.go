@@ -48,7 +48,7 @@ const (
 	// further behind costs a request that changes nothing.
 	startedTTL = time.Minute
 
-	// deferredBytes bounds the memory of a flood of deletes, about 10,000. Beyond it the namespace
+	// deferredBytes bounds the memory for a flood of deletes, about 10,000. Beyond it the namespace
 	// with the most of them loses its oldest: these were rejected with 429, and begin when they are
 	// repeated.
 	deferredBytes = 6 << 20

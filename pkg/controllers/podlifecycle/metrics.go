@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// NewProblems registers the counter of problems on pods by reason: the reasons of the events
+// NewProblems registers the counter of problems on pods by reason: those of the events
 // of this package.
 func NewProblems(registry prometheus.Registerer) (*prometheus.CounterVec, error) {
 	problems := prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -26,7 +26,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wor
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1alpha1.PodTransitionRule{}, policyusers.Field, policyusers.Index); err != nil {
 		return fmt.Errorf("indexing rules by policy: %w", err)
 	}
-	// A status of a policy or of a rule changes neither a module nor its users.
+	// A policy or rule status changes neither a module nor its users.
 	edited := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	warm := true
 	return ctrl.NewControllerManagedBy(mgr).

@@ -199,7 +199,7 @@ func set(condition *metav1.Condition, status metav1.ConditionStatus, reason, mes
 // maxConditionBytes bounds the message of a condition.
 const maxConditionBytes = 1024
 
-// reasonFor returns the reason of the condition of a rule that cannot be evaluated.
+// reasonFor returns the condition reason of a rule that cannot be evaluated.
 func reasonFor(err error) string {
 	switch evaluation.ErrorCode(err) {
 	case rule.CodePolicyNotFound:

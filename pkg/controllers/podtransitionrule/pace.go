@@ -14,7 +14,7 @@ const (
 // is written at once; changes that come sooner share a write at the end of the interval, and the
 // next interval is longer. So the last change is written at most longestStatusInterval later.
 type pace struct {
-	// last is the time of the last write of any kind; interval follows it, 0 at first.
+	// last is the time of the last write, of any kind; interval follows it, 0 at first.
 	last     time.Time
 	interval time.Duration
 

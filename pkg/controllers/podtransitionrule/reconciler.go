@@ -68,7 +68,7 @@ type BudgetWriter interface {
 	WriteRecord(ctx context.Context, budget podindex.DisruptionBudget, record *appsv1alpha1.PermitRecord) (podindex.DisruptionBudget, error)
 }
 
-// Caller makes the calls of webhook rules outside of rounds. It is a *dispatch.Dispatcher.
+// Caller makes the calls of webhook rules between rounds. It is a *dispatch.Dispatcher.
 type Caller interface {
 	// CircuitOpen returns the failure that a POST of a rule would have because the circuit breaker of the
 	// service is open; nil when the POST would be made. It changes nothing.

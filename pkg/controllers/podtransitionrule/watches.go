@@ -26,7 +26,7 @@ import (
 	"github.com/podops-dev/podops/pkg/state/podindex"
 )
 
-// Notifier adds the namespaces that the index notifies of to the queue of the controller. It keeps
+// Notifier adds the namespaces that the index notifies of to the controller's queue. It keeps
 // the notifications from before the controller starts.
 type Notifier struct {
 	clock clock.PassiveClock

@@ -33,7 +33,7 @@ const (
 	// the pod was orphaned or released. It deletes only pods that it owns.
 	ActorFormerOwner Actor = "FormerOwner"
 
-	// ActorController is the controller of an owner of a kind that Kubernetes does not have. It
+	// ActorController is the controller of an owner whose kind Kubernetes does not have. It
 	// repeats the delete when its pod changes, or names another pod.
 	ActorController Actor = "Controller"
 

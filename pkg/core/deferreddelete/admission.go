@@ -105,7 +105,7 @@ type Review struct {
 	Actor  Actor
 
 	// Forgeable is true if any client may have sent the review. A request begins a lifecycle only
-	// if the API server has sent it, apart from requests of the controllers of ReplicaSets, which
+	// if the API server has sent it, apart from requests of ReplicaSet controllers, which
 	// are compared with the surplus of the ReplicaSet.
 	Forgeable bool
 

@@ -10,5 +10,5 @@
 //
 // The user of a request does not show its reason: unless kube-controller-manager runs with
 // --use-service-account-credentials, the garbage collector, the taint manager and the controllers of
-// workloads share one user. The state of the owner and of the pod shows it.
+// workloads share one user. The state of owner and pod shows it.
 package deferreddelete

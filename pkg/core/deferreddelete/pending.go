@@ -23,7 +23,7 @@ const (
 )
 
 // Pending returns the record of a pod's pending delete. It returns false if the pod has
-// no record, and if the record is of another pod or of an earlier lifecycle.
+// no record, and if the record is of another pod or an earlier lifecycle.
 func Pending(pod *corev1.Pod) (appsv1alpha1.PendingDelete, bool) {
 	record, ok := recordOn(pod)
 	if !ok || record.Since == "" || record.Since != Begun(pod) {

@@ -100,8 +100,8 @@ func endedBy(pod *corev1.Pod) (Reason, bool) {
 	return "", false
 }
 
-// permitted reports whether the PreCheck rules of an operation have passed that removes the pod. The controllers of
-// custom owners and of StatefulSets remove pods in operations of other types, too.
+// permitted reports whether the PreCheck rules of an operation have passed that removes the pod. Controllers of
+// custom owners and StatefulSets remove pods in operations of other types, too.
 func permitted(pod *corev1.Pod) bool {
 	isType := isRemoval
 	if kind := OwnerKind(pod); kind == kindStatefulSet || kind != "" && controllerUser(kind) == "" {

@@ -188,7 +188,7 @@ func (m *machine) isPermitted(id string) bool {
 }
 
 // isFinished reports whether the operation has ended and the id is not yet cleaned up. Each of
-// the labels that only follow a finish suffices, so that the loss of one of them never skips
+// the labels that only follow a finish suffices, so that the loss of one label never skips
 // the PostCheck rules.
 func (m *machine) isFinished(id string) bool {
 	return slices.ContainsFunc(finishedPrefixes(), func(prefix string) bool { return m.has(prefix, id) })

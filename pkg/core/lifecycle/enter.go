@@ -61,7 +61,7 @@ func (m *machine) isPermittedFor(id, operationType string) bool {
 	return m.isPermitted(id) && m.has(appsv1alpha1.OperationPermissionLabelPrefix, operationType)
 }
 
-// begin starts a clean lifecycle: of an older lifecycle of the id only the pending
+// begin starts a clean lifecycle: of an older lifecycle with the id only the pending
 // PostCheck of the pod survives.
 func (m *machine) begin(id, operationType string) {
 	attempt := nextAttempt(m.labels, id, m.now)

@@ -87,7 +87,7 @@ type PodFacts struct {
 	Services Services
 
 	// SettleTime and GateSyncPolicy are set by the pod's annotations; nil and empty where the
-	// settings of the manager apply. AnnotationErr is the error of reading one of them.
+	// settings of the manager apply. AnnotationErr is the error from reading one of them.
 	SettleTime     *time.Duration
 	GateSyncPolicy string
 	AnnotationErr  error
@@ -102,7 +102,7 @@ type PodFacts struct {
 	// DrainCheck is how soon Drained is checked again; zero: after a second.
 	DrainCheck time.Duration
 
-	// Conditions are the messages of the conditions of PodOps that are True on the pod, by
+	// Conditions are the messages of PodOps conditions that are True on the pod, by
 	// type, without the gate; nil if none is True.
 	Conditions map[string]string
 

@@ -72,7 +72,7 @@ func isWithoutID(key string) bool {
 	return key == appsv1alpha1.OperationPermissionLabelPrefix || slices.Contains(clientPrefixes(), key) || slices.Contains(ownedPrefixes(), key)
 }
 
-// isPerLifecycle reports whether a label belongs to one lifecycle, of PodOps or of a client:
+// isPerLifecycle reports whether a label belongs to one lifecycle, of PodOps or a client:
 // it means nothing on a pod that was just created.
 func isPerLifecycle(key string) bool {
 	prefix, _, found := strings.Cut(key, "/")

@@ -29,7 +29,7 @@ const sizeKey = "podtransitionrule.kusionstack.io/loaded-bytes"
 // maxMarkerBytes bounds the value of the marker.
 const maxMarkerBytes = 512
 
-// Bounds of the annotations of an object that stay in the cache: annotations of the domain of
+// Bounds of an object's annotations that stay in the cache: annotations in the domain of
 // PodOps.
 const (
 	ownDomain               = "kusionstack.io"
@@ -37,7 +37,7 @@ const (
 	maxAnnotationValueBytes = 256
 )
 
-// Load transforms the objects of a cache of PodTransitionRules and PodTransitionPolicies. It drops fields
+// Load transforms PodTransitionRules and PodTransitionPolicies for a cache. It drops fields
 // that no controller reads (managed fields, labels, annotations of other programs), and replaces an
 // object that exceeds its bounds by a stub: the metadata, the selector if that is within its bounds,
 // and for each stage one rule without a check, which withholds. A second call changes nothing. It

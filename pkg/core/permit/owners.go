@@ -18,7 +18,7 @@ func (b *openBudget) countsOwner(pod *rule.PodFact) bool {
 	return counts
 }
 
-// rememberOwner records the number of pods of the workload before the pod is permitted. A pod
+// rememberOwner records how many pods the workload has before the pod is permitted. A pod
 // that is missing later counts as desired then.
 func (b *openBudget) rememberOwner(pod *rule.PodFact) {
 	uid := pod.Owner.UID

@@ -34,14 +34,14 @@ type Budget struct {
 
 	// Sequential is true if a rule depends on other pods or on recent permits. Every
 	// PreCheck permit is recorded then, including the permit of an unavailable pod, which
-	// takes no slot but is an input of the rules of other pods.
+	// takes no slot but is an input for the rules of other pods.
 	Sequential bool
 
 	// KeepsRecent is true if a rule reads the recent permits, so that the record lists
 	// them.
 	KeepsRecent bool
 
-	// Owners are the numbers of pods of workloads whose desired number is unknown, by UID. Before
+	// Owners are the pod numbers of workloads whose desired number is unknown, by UID. Before
 	// any pod of such a workload, available or not, gets a PreCheck permit, the number is
 	// recorded: the deletion of a pod must not lower the bound for the next pod.
 	Owners map[types.UID]int
@@ -50,7 +50,7 @@ type Budget struct {
 	Remembered map[types.UID]int
 
 	// Inherited is true if Live and Recent come from a record that the stored object does not have,
-	// as of a deleted object of the same name, so that its own record must be written before any
+	// as after the deletion of an object with the same name, so that its own record must be written before any
 	// pod is stamped.
 	Inherited bool
 
@@ -120,7 +120,7 @@ type Plan struct {
 	// Reserve adds.
 	Recent map[string][]appsv1alpha1.RecentPermit
 
-	// Owners are the complete lists of the numbers of pods to remember, sorted, by name, of
+	// Owners are the complete lists of pod numbers to remember, sorted, by name, of
 	// all PodTransitionRules that have any.
 	Owners map[string][]appsv1alpha1.OwnerPods
 
@@ -183,7 +183,7 @@ type allocation struct {
 	// first is the first pod with a rechecked rule; empty before that.
 	first types.UID
 
-	// waived are the denials of waived rules of the request that is allocated.
+	// waived are the denials by waived rules for the request that is allocated.
 	waived []Denial
 
 	plan Plan

@@ -51,7 +51,7 @@ func (b *openBudget) remember(pod string, now time.Time) {
 	b.recent = recent[max(0, len(recent)-appsv1alpha1.MaxRecentPermits):]
 }
 
-// renew sets the time of the permit of a live reservation to now, if it is too old or not
+// renew sets the permit time of a live reservation to now, if it is too old or not
 // recorded.
 func (b *openBudget) renew(pod string, now time.Time) {
 	if !b.keepsRecent {

@@ -212,7 +212,7 @@ func firstOperation(labels map[string]string) (phase Phase, since time.Time) {
 	return phase, since
 }
 
-// precedence returns the place of the phase of an operation in the order of Phases.
+// precedence returns the place of an operation's phase in Phases.
 func precedence(phase Phase) int {
 	switch phase {
 	case PhaseOperating:

@@ -146,7 +146,7 @@ type Decision struct {
 }
 
 // Decide returns the next changes. Pods beyond spec.replicas leave by the ReplicaSet controller, which
-// the label operate wakes. In a rolling update, granted pods leave by a step of the controller of Deployments,
+// the label operate wakes. In a rolling update, granted pods leave by a step of the Deployment controller,
 // which a change of the annotation woken wakes.
 //
 // Deletions that were cancelled while the ReplicaSet has too many pods begin again after a pause: its

@@ -140,7 +140,7 @@ func Others(set *appsv1.ReplicaSet, pods []*corev1.Pod) int {
 }
 
 // Target returns the number of replicas that a ReplicaSet is to have now: spec.replicas, or less for an old
-// ReplicaSet in a rolling update, as many as the next step of the controller of Deployments leaves it. The step
+// ReplicaSet in a rolling update, as many as the next step of the Deployment controller leaves it. The step
 // removes as many pods of old ReplicaSets as there are beyond the replicas of the Deployment without its
 // maxUnavailable, where pods of the newest ReplicaSet count once they are available: unavailable pods first, and those
 // of older ReplicaSets first. For the newest ReplicaSet it is more if that has available pods beyond spec.replicas, and too

@@ -16,7 +16,7 @@ import (
 // deletion cost first, then pods that share their node with more pods of the same workload, pods
 // that became ready later, that restarted more often, and that were created later. Times are
 // compared by their power of two, and pods of equal times by UID, so that a scale-in does not
-// always remove the youngest. related are the pods of all ReplicaSets of the workload.
+// always remove the youngest. related are the pods of all the workload's ReplicaSets.
 func Victims(pods, related []*corev1.Pod, now time.Time) []*corev1.Pod {
 	onNode := map[string]int{}
 	for _, pod := range related {

@@ -67,7 +67,7 @@ func Lifecycles(before, after *Pod, now time.Time) []Span {
 	return spans
 }
 
-// changed returns the spans of an id of the version before that end with a change.
+// changed returns the spans that an id had before and that end with a change.
 func changed(before, after *Pod, id string, now time.Time) []Span {
 	was := collectMarks(before, id)
 	last := was[len(was)-1]
@@ -132,7 +132,7 @@ func (p *Pod) phase(id string, begun mark, end time.Time) Span {
 	return ended(span)
 }
 
-// span returns a span with the attributes of every span of a lifecycle.
+// span returns a span with the attributes that every span of a lifecycle has.
 func (p *Pod) span(id string) Span {
 	of, _ := NewLifecycle(p.Namespace, p.Name, p.UID, p.Labels, id)
 	return of.span()

@@ -14,7 +14,7 @@ const (
 	// NameLifecycle begins the name of a trace's root span, which the type of the operation ends.
 	NameLifecycle = "lifecycle"
 
-	// NameEvaluation is the span name of one evaluation of a rule.
+	// NameEvaluation is the span name of a rule evaluation.
 	NameEvaluation = "evaluation"
 
 	// NamePost and NamePoll are the span names of webhook rules' calls.

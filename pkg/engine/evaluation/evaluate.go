@@ -12,7 +12,7 @@ import (
 )
 
 // Evaluate evaluates every rule of a snapshot for every request that it could apply to: first the cheap rules, and last
-// the webhook rules and the rules that take slots. modules has the verdicts of users' modules of the same time.
+// the webhook rules and the rules that take slots. modules has the verdicts of users' modules at the same time.
 func (e *Evaluator) Evaluate(
 	ctx context.Context, t *Turn, snapshot Snapshot, state *State, modules Modules, calls Calls, now time.Time,
 ) Evaluation {

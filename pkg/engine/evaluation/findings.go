@@ -8,7 +8,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/rule"
 )
 
-// findings are the verdicts that hold requests back, or would. The evaluation and the allocation of permits
+// findings are the verdicts that hold requests back, or would. Evaluation and allocation
 // have findings of their own.
 type findings struct {
 	// withheld has the reasons by request key, sorted by rank.

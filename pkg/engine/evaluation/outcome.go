@@ -145,11 +145,11 @@ type RuleVerdict struct {
 	// Waiver is why the request passes; nil for other states than VerdictWaived.
 	Waiver *rule.Waiver
 
-	// Calls reports whether a call of the service of a webhook rule would be made for the request.
+	// Calls reports whether the service of a webhook rule would be called for the request.
 	Calls bool
 }
 
-// Verdicts returns the verdicts on a request, of the rules of its stage sorted by name, and then of
+// Verdicts returns the verdicts on a request, by the rules of its stage sorted by name, and then of
 // PodDisruptionBudgets that withhold it.
 func (o Outcome) Verdicts(request rule.Request) []RuleVerdict {
 	var verdicts []RuleVerdict

@@ -85,8 +85,8 @@ func newScope(program Program) scope {
 	}
 }
 
-// Evaluate evaluates a program, always the same one, for the requests of a stage without a valid verdict, and returns the verdicts of
-// all of them, which the next call modifies. version identifies the list of requests, which is not modified: two lists of
+// Evaluate evaluates a program, always the same one, for the requests of a stage without a valid verdict, and returns the verdicts
+// on all requests, which the next call modifies. version identifies the list of requests, which is not modified: two lists of
 // one version are equal, and are not compared one by one. 0 is no version.
 func (r *Recollection) Evaluate(
 	ctx context.Context, program Program, stage appsv1alpha1.TransitionStage, env rule.Environment, requests []rule.Request, version uint64,

@@ -166,7 +166,7 @@ func joinErrors(rules []*preparedRule) error {
 	return errors.Join(all...)
 }
 
-// preparedRuleset are the rules of one generation of a PodTransitionRule, ready to be evaluated.
+// preparedRuleset are the rules of a PodTransitionRule in one generation, ready to be evaluated.
 type preparedRuleset struct {
 	// loaded is false before the rules are prepared for the first time.
 	loaded bool

@@ -10,7 +10,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/rule"
 )
 
-// State is the state of the evaluation of one namespace between rounds. The rounds of a namespace follow
+// State is the evaluation state of one namespace between rounds. The rounds of a namespace follow
 // each other, and each uses its state in one goroutine.
 type State struct {
 	// rulesets are the PodTransitionRules of the namespace, by name.

@@ -104,7 +104,7 @@ func (t *Turn) End() time.Duration {
 // Namespace returns the namespace of the round.
 func (t *Turn) Namespace() string { return t.namespace }
 
-// hasTime reports whether a part of the budget of the round is left.
+// hasTime reports whether the round has budget left.
 func (t *Turn) hasTime(ctx context.Context, part float64) bool {
 	if t.Cause == CauseGone {
 		return false

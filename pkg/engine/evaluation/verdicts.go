@@ -10,7 +10,7 @@ import (
 	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
-// verdicts returns the verdicts of one rule for requests of its stage, in their order. version is the version
+// verdicts returns the verdicts of one rule for requests of its stage, in their order. version is that
 // of the list of requests. A rule that cannot be evaluated withholds; a rule with a fallback withholds where
 // it applies.
 func (w *evaluating) verdicts(

@@ -11,7 +11,7 @@ import (
 	"github.com/podops-dev/podops/pkg/runtime/text"
 )
 
-// Bounds of the decision of a user's module.
+// Bounds of decisions by users' modules.
 const (
 	// maxOutputBytes bounds the decision as JSON.
 	maxOutputBytes = 64 << 10

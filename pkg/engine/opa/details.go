@@ -51,7 +51,7 @@ func detailFields(details rule.PodDetails) [][2]*ast.Term {
 var errUnknownDetails = errors.New("its containers are not known, and the module names a field that is made of them")
 
 // withFacts returns the requests that a module can be evaluated for, and sets the verdicts of the others: what it reads of
-// pods, of the owner and of the node must be known.
+// pods, the owner and the node must be known.
 func (p *Program) withFacts(from rule.Environment, requests []rule.Request, verdicts map[string]rule.Verdict) []rule.Request {
 	if !p.info.Needs.Details && !p.info.Needs.Owner && !p.info.Needs.Node {
 		return requests

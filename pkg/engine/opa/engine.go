@@ -37,7 +37,7 @@ const (
 
 // Options configures an Engine. Fields that are zero take their defaults.
 type Options struct {
-	// Timeout is the time limit of one batch of a built-in rule, of up to 256 requests. Default:
+	// Timeout is the time limit for one batch of a built-in rule, with up to 256 requests. Default:
 	// 10 s.
 	Timeout time.Duration
 

@@ -16,7 +16,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/rule/spec"
 )
 
-// Observation is one evaluation of Rego: a batch of requests of a built-in rule, or one request of a
+// Observation is one Rego evaluation: a batch of requests for a built-in rule, or one request of a
 // user's module.
 type Observation struct {
 	Rule rule.RuleID
@@ -38,7 +38,7 @@ type Observation struct {
 	// Duration is the wall-clock time of the evaluation.
 	Duration time.Duration
 
-	// Evaluations is the number of evaluations of Rego for the returned verdicts: 0 if all of them were
+	// Evaluations is the number of Rego evaluations for the returned verdicts: 0 if all of them were
 	// cached. The evaluation of the observation itself does not count.
 	Evaluations int
 

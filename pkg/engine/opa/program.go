@@ -32,7 +32,7 @@ type Program struct {
 	// verdictCache holds the verdicts of a built-in rule.
 	verdictCache *verdictCache
 
-	// literal is the JSON of the rule, parameters the JSON of the parameters of a custom rule.
+	// literal is the rule in JSON, parameters the parameters of a custom rule in JSON.
 	literal, parameters json.RawMessage
 
 	info *moduleInfo
@@ -130,7 +130,7 @@ func (p *Program) Evaluate(
 }
 
 // evaluateDistinct evaluates a built-in rule for the requests whose projections are not cached, and
-// once for each projection. It returns the number of evaluations of Rego.
+// once for each projection. It returns the number of Rego evaluations.
 func (p *Program) evaluateDistinct(
 	ctx context.Context, counts rule.Counts, requests []rule.Request,
 ) (result rule.Result, evaluations int, err error) {

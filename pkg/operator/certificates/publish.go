@@ -51,7 +51,7 @@ func named(name string) predicate.Predicate {
 type configuration struct {
 	object client.Object
 
-	// clients returns the client configuration of every webhook of the object, once the
+	// clients returns the client configuration of every webhook in the object, once the
 	// object was read.
 	clients func() []*admissionregistrationv1.WebhookClientConfig
 }

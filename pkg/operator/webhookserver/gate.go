@@ -150,7 +150,7 @@ func (g *gate) read(ctx context.Context, w http.ResponseWriter, r *http.Request,
 	return buffer, nil
 }
 
-// bufferSize returns the memory of a body of a size: firstRead if it needs most of that. A small review gets no large
+// bufferSize returns the memory for a body of a size: firstRead if it needs most of that. A small review gets no large
 // buffer, since many small reviews may be read at a time.
 func (g *gate) bufferSize(size int64) int64 {
 	if needed := size + bytes.MinRead; needed > firstRead/2 && needed <= firstRead && firstRead <= g.limits.ReviewBytes {

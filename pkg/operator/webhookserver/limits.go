@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Limits bound the resources of all clients together, and of the clients of one source address.
+// Limits bound the resources of all clients together, and those of one source address.
 type Limits struct {
 	// Connections that are open at once. An API server opens one HTTP/2 connection for
 	// each webhook, seven in all. Each takes up to 200 KiB.
@@ -26,7 +26,7 @@ type Limits struct {
 	// Running reviews at once, separately for Slow and all other paths. Others wait.
 	Running int
 
-	// RunningWaits is the number of reviews of Waiting paths at once; 0 is for a server without
+	// RunningWaits is the number of reviews at once on Waiting paths; 0 is for a server without
 	// such paths.
 	RunningWaits int
 
@@ -34,7 +34,7 @@ type Limits struct {
 	// 503.
 	WaitingPerSource int
 
-	// ConnectionsPerSecond is the rate of new connections of a source that is not exempt (Server.Exempt).
+	// ConnectionsPerSecond is the rate of new connections from a source that is not exempt (Server.Exempt).
 	// A connection beyond it is closed: its TLS handshake takes about a millisecond of CPU time.
 	ConnectionsPerSecond int
 

@@ -132,7 +132,7 @@ func (s *Server) Start(ctx context.Context) error {
 
 type connKey struct{}
 
-// server bounds the time of every step of a connection.
+// server bounds the time for every step of a connection.
 func (s *Server) server(ctx context.Context) *http.Server {
 	limits := s.options.Limits
 	logger := ctrllog.FromContext(ctx).WithName("webhooks")

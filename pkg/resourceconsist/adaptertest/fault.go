@@ -87,7 +87,7 @@ func (f Fault) strikes(op Op, employee string) bool {
 	}
 }
 
-// struck returns the first fault of one of the kinds that applies to the request.
+// struck returns the first fault of these kinds that applies to the request.
 func struck(faults []Fault, op Op, employee string, of ...Kind) (Kind, bool) {
 	for _, fault := range faults {
 		if slices.Contains(of, fault.Kind) && fault.strikes(op, employee) {

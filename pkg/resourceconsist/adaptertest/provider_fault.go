@@ -75,7 +75,7 @@ func (f *FakeFaults) Traffic(_ testing.TB, employer string) map[string]Traffic {
 	return traffic
 }
 
-// Remains returns the names of the pool of the employer and its servers.
+// Remains returns the names of the employer's pool and its servers.
 func (f *FakeFaults) Remains(_ testing.TB, employer string) []string {
 	p := f.provider
 	p.mu.Lock()

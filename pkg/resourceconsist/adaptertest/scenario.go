@@ -26,7 +26,7 @@ type scenario struct {
 	// it has ever selected.
 	wanted map[string]Employee
 	known  map[string]bool
-	// outcomes holds the outcome of every call of a verb.
+	// outcomes holds the outcome of every verb call.
 	outcomes []outcome
 }
 

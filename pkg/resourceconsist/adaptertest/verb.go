@@ -11,7 +11,7 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
-// outcome is the result of one call of a verb. The lists hold ids, sorted, and together
+// outcome is the result of one verb call. The lists hold ids, sorted, and together
 // they are complete.
 type outcome struct {
 	op                Op

@@ -17,7 +17,7 @@ const (
 	Off
 )
 
-// Traffic is the state of the traffic of all pods of an employer.
+// Traffic is the traffic state of an employer's pods.
 type Traffic struct {
 	states       map[string]State
 	unattributed bool

@@ -25,7 +25,7 @@ type Admission struct {
 	parsed map[types.UID]parsed // of the TrafficAdapters in use
 }
 
-// parsed is the Registration of one generation of a TrafficAdapter.
+// parsed is the Registration of a TrafficAdapter in one generation.
 type parsed struct {
 	generation   int64
 	registration Registration

@@ -35,7 +35,7 @@ func (e *UnsupportedError) Error() string {
 }
 
 // Check returns an UnsupportedError unless PodOps supports the version that an API server serves at /version.
-// Suffixes of distributions and of prereleases do not count: 1.35+ and v1.35.2-gke.1 are 1.35. An API server
+// Suffixes of distributions and prereleases do not count: 1.35+ and v1.35.2-gke.1 are 1.35. An API server
 // that emulates an older version counts as that version, since it serves the API of it.
 func Check(server version.Info) error {
 	minimum := utilversion.MustParseMajorMinor(Minimum)

@@ -10,7 +10,7 @@
 // namespaces with a debt divide equally. Rounds in the fast lane take any free worker. Rounds in
 // the slow lane take one of a few places; the namespace with the smallest debt gets the next place,
 // and among equals the namespace that has waited longest. So most workers remain for all other
-// namespaces, at any cost of the rules of some namespaces.
+// namespaces, at any cost of rules in some namespaces.
 //
 // The package has no clock: times are arguments.
 package lanes

@@ -1,6 +1,6 @@
 // Package metricseries bounds the metric series that users of a cluster can create. A label whose
 // values users choose (the name of a rule, the host of a webhook) has a series per value: without a
-// bound, one namespace fills the memory of the manager and of its scraper.
+// bound, one namespace fills the memory of the manager and its scraper.
 package metricseries
 
 import "sync"

@@ -73,7 +73,7 @@ func (m *Tracker) Restart(object types.UID, aspect string) {
 	}
 }
 
-// Forget drops the observation of an aspect of an object that no longer waits, or is deleted.
+// Forget drops the observation of an object's aspect that no longer waits, or is deleted.
 func (m *Tracker) Forget(object types.UID, aspect string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

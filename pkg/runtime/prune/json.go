@@ -203,7 +203,7 @@ const (
 	highs = 0x8080808080808080
 )
 
-// zeros has the high bit of the first byte of a word that is 0, counted from the lowest byte; bits
+// zeros has the high bit of the first byte in a word that is 0, counted from the lowest byte; bits
 // of higher bytes may be set, too.
 func zeros(word uint64) uint64 { return (word - ones) & ^word & highs }
 

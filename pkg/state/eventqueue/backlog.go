@@ -33,7 +33,7 @@ type series struct {
 	reason                string
 }
 
-// seriesSize is the size of a series and of its last event besides the texts in them.
+// seriesSize is the size of a series and its last event besides the texts in them.
 const seriesSize = 160
 
 func (s series) bytes() int64 {
@@ -100,7 +100,7 @@ func newBacklog(l limits) *backlog {
 	return &backlog{limits: l, total: rate.NewLimiter(l.totalRate, l.totalBurst), tenants: map[string]*tenant{}}
 }
 
-// add adds an entry, as a repetition of the entry of its series if the backlog has
+// add adds an entry, as a repetition of its series' entry if the backlog has
 // that entry, and returns how many entries were dropped for it.
 func (b *backlog) add(namespace string, e *entry) (dropped int) {
 	t := b.tenant(namespace)

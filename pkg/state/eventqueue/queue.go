@@ -133,7 +133,7 @@ func (r *sourceRecorder) Eventf(regarding, related runtime.Object, eventType, re
 }
 
 // AnnotatedEventf records an event with annotations, as Eventf does. The annotations must not be
-// modified afterwards; the annotations of the first event of a series stay.
+// modified afterwards; the annotations of a series' first event stay.
 func (r *sourceRecorder) AnnotatedEventf(
 	regarding, related runtime.Object, annotations map[string]string, eventType, reason, action, note string, args ...any,
 ) {

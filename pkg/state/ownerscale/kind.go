@@ -19,7 +19,7 @@ const (
 	// requestTimeout bounds each request for one owner or one kind.
 	requestTimeout = 3 * time.Second
 
-	// listTimeout bounds the list of the objects of a kind.
+	// listTimeout bounds one list request.
 	listTimeout = 15 * time.Second
 
 	// maxWatches bounds the number of kinds that are watched at a time. Only kinds that the role of

@@ -38,7 +38,7 @@ type Bounds struct {
 	// further owners count as pods of an owner that cannot be read.
 	Owners, Kinds int
 
-	// AtOnce is the number of owners that are read at a time, and EachAtOnce the number of owners
+	// AtOnce is the number of owners that are read at a time, and EachAtOnce how many of them are
 	// of one namespace.
 	AtOnce, EachAtOnce int
 

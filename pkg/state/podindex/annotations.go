@@ -14,7 +14,7 @@ const (
 	// MaxAnnotationValueBytes is the length of the longest value that rules see.
 	MaxAnnotationValueBytes = 256
 
-	// ownDomain is the domain of the annotations of PodOps and of related controllers, which
+	// ownDomain is the annotation domain of PodOps and related controllers, which
 	// use it and its subdomains.
 	ownDomain = "kusionstack.io"
 )

@@ -35,7 +35,7 @@ func (x *Index) own(n *namespace, p *pod, by int) {
 	x.referAbove(n, p.fact.Namespace)
 }
 
-// referAbove reports the controllers of ReplicaSets of pods that have appeared or disappeared.
+// referAbove reports the controllers of ReplicaSets whose pods have appeared or disappeared.
 func (x *Index) referAbove(n *namespace, name string) {
 	if x.controllers == nil {
 		return

@@ -250,7 +250,7 @@ func (x *Index) RetireDisruptionBudget(key types.NamespacedName, now time.Time) 
 	x.notifyWaiting(key.Namespace, before)
 }
 
-// notifyWaiting notifies if a pod of one of the PodDisruptionBudgets waits.
+// notifyWaiting notifies if a pod of these PodDisruptionBudgets waits.
 func (x *Index) notifyWaiting(namespace string, budgets ...*disruptionBudget) {
 	for _, b := range budgets {
 		if b != nil && len(b.waiting.pods) > 0 {
@@ -293,7 +293,7 @@ func (b *disruptionBudget) counts() DisruptionCounts {
 
 // PodCounts are the controlled pods of a PodDisruptionBudget, without terminating and finished pods.
 type PodCounts struct {
-	// Counted is the number of all of them.
+	// Counted is the number of all.
 	Counted int
 
 	// Ready is the number of pods that are Ready as the disruption controller counts them, and Available the

@@ -93,7 +93,7 @@ type namespace struct {
 	// controllers of pods, also controllers that are not in owners.
 	controllers map[types.UID]*controlled
 
-	// above are the controllers of ReplicaSets of pods that are not Deployments.
+	// above are controllers of ReplicaSets with pods, other than Deployments.
 	above map[types.UID]Controller
 
 	// answered are the controllers among them whose scale has been read, or cannot be.

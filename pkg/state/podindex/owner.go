@@ -53,7 +53,7 @@ type Owner struct {
 	// Unreadable is why its numbers cannot be read; empty if they can.
 	Unreadable string
 
-	// Revision is the revision of a ReplicaSet of a Deployment; 0 without a revision. The
+	// Revision is the revision of a Deployment's ReplicaSet; 0 without a revision. The
 	// newest ReplicaSet of a Deployment has the highest.
 	Revision int64
 
@@ -173,7 +173,7 @@ func (n *namespace) isCounted(r *ruleset, uid types.UID) bool {
 		r.byOwner[uid] == c.counted && c.counted <= owner.Observed && owner.Observed <= c.pods
 }
 
-// scales reports whether the numbers of the scale of a workload are known, and count.
+// scales reports whether the numbers in a workload's scale are known, and count.
 func (o Owner) scales() bool { return o.Scale && !o.Terminating && !o.Uncounted }
 
 // coversBelow reports whether the rule covers a ReplicaSet of a workload that is counted by its scale.
@@ -187,7 +187,7 @@ func (n *namespace) coversBelow(r *ruleset, uid types.UID) bool {
 }
 
 // desired returns the number of pods that percentages refer to: the desired number of each
-// workload that counts for the rule and that is at the top of a chain of owners, whether or not
+// workload that counts for the rule and that is at the top of an owner chain, whether or not
 // the pods exist, and one for each other pod. Beside a workload a stray is not desired: it would use up the
 // maxUnavailable of the workload for ever.
 func (n *namespace) desired(r *ruleset) int {
@@ -220,7 +220,7 @@ func (n *namespace) desired(r *ruleset) int {
 	return total
 }
 
-// countedOwner returns the top of the chain of a controller of pods, and whether its desired number counts
+// countedOwner returns the top of a controller's owner chain, and whether its desired number counts
 // for the rule.
 func (n *namespace) countedOwner(r *ruleset, controller types.UID) (top types.UID, counted bool) {
 	top, known := n.top(controller)
@@ -236,7 +236,7 @@ func (n *namespace) countedOwner(r *ruleset, controller types.UID) (top types.UI
 
 // isTop reports whether the owner of this owner is not in the index, or counted by its scale: the
 // replicas of an owner of workloads need not be pods. The replicas of an owner of ReplicaSets are,
-// such as those of a Rollout of Argo: while it changes the numbers of two ReplicaSets, their sum is any number.
+// such as those of an Argo Rollout: while it changes the numbers of two ReplicaSets, their sum is any number.
 func (n *namespace) isTop(owner Owner) bool {
 	above, known := n.owners[owner.Controller]
 	return !known || above.Scale && (!above.scales() || owner.Kind != kindReplicaSet)

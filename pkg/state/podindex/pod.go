@@ -92,7 +92,7 @@ func (b base) setVersions(fact *rule.PodFact) {
 }
 
 // newPod returns the entry of an object. before is the entry that it replaces, nil for a new
-// pod; owner is the top of the pod's chain of controllers; cause is why its controller
+// pod; owner is the top of the pod's owner chain; cause is why its controller
 // deletes it, and of has the revisions of the controller.
 func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, of revisions, before *pod) *pod {
 	facts := lifecycle.NewPodFacts(object)
@@ -270,7 +270,7 @@ func sameToBuiltIn(a, b *rule.PodFact) bool {
 }
 
 // sameToDecisions reports whether no decision and no status depends on the difference of two
-// entries. custom is true if some rule of the namespace is of kind rego, which reads more.
+// entries. custom is true if some rule in the namespace is of kind rego, which reads more.
 func sameToDecisions(a, b *pod, custom bool) bool {
 	same := sameToBuiltIn(a.fact, b.fact)
 	if custom {

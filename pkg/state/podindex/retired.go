@@ -163,7 +163,7 @@ func (r *ruleset) retire(until time.Time) RetiredRule {
 }
 
 // inherit returns the record that a PodTransitionRule without a record takes over: the record
-// of the deleted rule of the same name, whose reservations may still become permits.
+// of the deleted rule with the same name, whose reservations may still become permits.
 func (n *namespace) inherit(object *appsv1alpha1.PodTransitionRule) *appsv1alpha1.PermitRecord {
 	if object.Status.Permits != nil {
 		return nil

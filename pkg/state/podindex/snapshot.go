@@ -98,7 +98,7 @@ type RuleView struct {
 	// Unguarded are the counted pods that PodOps cannot guard.
 	Unguarded Unguarded
 
-	// NeverFinish are the first names of the Deployments of the strategy Recreate whose rollouts its
+	// NeverFinish are the first names of the Deployments with the strategy Recreate whose rollouts its
 	// rules never let finish, sorted.
 	NeverFinish []string
 

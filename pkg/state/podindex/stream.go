@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// podStream writes the pods of one watch of the API server to the index, and serves them to an
+// podStream writes the pods of one watch to the index, and serves them to an
 // informer that lists and watches the podStream. All of them share the objects, which must not
 // be modified.
 //
@@ -30,7 +30,7 @@ type podStream struct {
 	mu   sync.Mutex
 	pods map[types.NamespacedName]*corev1.Pod
 
-	// version is the resourceVersion of the last change of pods. Bookmarks go to the index
+	// version is the resourceVersion of the last pod change. Bookmarks go to the index
 	// alone.
 	version string
 

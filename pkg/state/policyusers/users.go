@@ -16,7 +16,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/rule/imports"
 )
 
-// Field is the name of the cache index of PodTransitionRules by the policies that they
+// Field is the name of the index of PodTransitionRules by the policies that they
 // refer to.
 const Field = "podops.policies"
 

@@ -15,7 +15,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/replicasetscale"
 )
 
-// ControllerUIDField is the name of the cache index of pods, and of ReplicaSets, by the UID of their controller.
+// ControllerUIDField is the name of the index of pods, and of ReplicaSets, by the UID of their controller.
 const ControllerUIDField = "podops.controllerUID"
 
 // IndexByController returns the UID of an object's controller, for the index ControllerUIDField.
@@ -89,7 +89,7 @@ func (r Reader) Sets(ctx context.Context, namespace string, controller types.UID
 	return sets, nil
 }
 
-// Related returns the pods of all ReplicaSets of a ReplicaSet's workload, itself included.
+// Related returns the pods of all ReplicaSets that a ReplicaSet's workload has, itself included.
 func (r Reader) Related(ctx context.Context, set *appsv1.ReplicaSet) (related []*corev1.Pod, err error) {
 	controller := metav1.GetControllerOfNoCopy(set)
 	if controller == nil {

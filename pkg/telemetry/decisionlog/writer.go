@@ -27,7 +27,7 @@ const (
 	// because no pod may wait for a log.
 	queued = 1024
 
-	// queuedBytes bounds the bytes of these lines. An input has the labels of all pods of a batch.
+	// queuedBytes bounds the bytes of these lines. An input has the labels of all pods in a batch.
 	queuedBytes = 16 << 20
 
 	// namespaceLines and namespaceBytes are the share of a namespace in these lines: none loses its lines because of

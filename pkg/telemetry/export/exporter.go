@@ -98,7 +98,7 @@ func (e *Exporter) Add(spans []tracing.Span) {
 	}
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: the spans of the last moments of a leader are sent after
+// NeedLeaderElection implements manager.LeaderElectionRunnable: a leader's last spans are sent after
 // it has ceased to lead.
 func (e *Exporter) NeedLeaderElection() bool { return false }
 

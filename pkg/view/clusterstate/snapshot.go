@@ -60,7 +60,7 @@ type Snapshot struct {
 type Adapter struct {
 	*appsv1alpha1.TrafficAdapter
 
-	// Services are the names of the Services of the namespace that it matches, sorted.
+	// Services are the names of the Services in the namespace that it matches, sorted.
 	Services []string
 }
 
@@ -202,7 +202,7 @@ func selects(selector *metav1.LabelSelector, pod *corev1.Pod) bool {
 	return err == nil && parsed.Matches(labels.Set(pod.Labels))
 }
 
-// Owner returns the workload at the top of the chain of controllers of a pod that the snapshot has; zero
+// Owner returns the workload at the top of the owner chain of a pod that the snapshot has; zero
 // if the pod has no controller.
 func (s *Snapshot) Owner(pod *corev1.Pod) rule.Owner {
 	owner := objectController(pod)

@@ -79,7 +79,7 @@ func enforced(rules []appsv1alpha1.TransitionRule) []appsv1alpha1.TransitionRule
 	})
 }
 
-// stalled returns the message of the condition Stalled of a status that describes the newest generation, if
+// stalled returns the message of the condition Stalled in a status that describes the newest generation, if
 // its reason is one of these.
 func stalled(owner *appsv1alpha1.PodTransitionRule, reasons ...string) string {
 	condition := meta.FindStatusCondition(owner.Status.Conditions, appsv1alpha1.ConditionStalled)

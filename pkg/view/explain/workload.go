@@ -57,7 +57,7 @@ func OfWorkload(s *clusterstate.Snapshot, workload Workload, now time.Time) Expl
 	return e
 }
 
-// rolloutReasons returns the reasons that the controller of Deployments reports of a rollout.
+// rolloutReasons returns the reasons that the Deployment controller reports of a rollout.
 func rolloutReasons(deployment *appsv1.Deployment) []Reason {
 	var reasons []Reason
 	add := func(rank rank, reason Reason) {
@@ -145,7 +145,7 @@ func summarize(pods Pods) string {
 // maxGroupPods bounds the names of a reason's pods.
 const maxGroupPods = 20
 
-// grouped returns the first reasons of pods, each with the pods that have it, and the notes of all of them
+// grouped returns the first reasons of pods, each with the pods that have it, and the notes of all
 // that are about more than one pod.
 func grouped(s *clusterstate.Snapshot, pods []*corev1.Pod, now time.Time) (reasons, notes []Reason) {
 	type key struct {

@@ -129,11 +129,11 @@ type Rule struct {
 	Stage       appsv1alpha1.TransitionStage `json:"stage"`
 	Enforcement appsv1alpha1.Enforcement     `json:"enforcement"`
 
-	// Withholds is the number of pods of the view that the rule is known to withhold. Status lists the
+	// Withholds is the number of pods in the view that the rule is known to withhold. Status lists the
 	// first ten pods of a PodTransitionRule, and pods that have waited for 10 s carry their reasons.
 	Withholds int `json:"withholds"`
 
-	// Reason and Message are the reason and the message of the first of them.
+	// Reason and Message are those of the first pod.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 }

@@ -43,7 +43,7 @@ func cutText(text string, columns int) string {
 }
 
 // cutLeft shortens a name to so many columns, with an ellipsis in place of its beginning: the names of the
-// pods of a workload differ at the end.
+// pods in a workload differ at the end.
 func cutLeft(name string, columns int) string {
 	letters := []rune(name)
 	if len(letters) <= columns {

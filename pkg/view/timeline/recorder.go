@@ -70,8 +70,8 @@ type recorded struct {
 	absent  bool   // the last list of pods did not have it
 }
 
-// Follow records the pods of a list, such as the pods of a workload, at a time, and the changes of these pods and of
-// pods of earlier lists. The changes were taken before the list was read. A pod without a deletion counts as gone
+// Follow records the pods of a list, such as the pods of a workload, at a time, and the changes to these pods
+// and to those in earlier lists. The changes were taken before the list was read. A pod without a deletion counts as gone
 // when two lists in sequence do not have it. Follow reports whether the versions of the list are recorded: false
 // means that further changes follow.
 func (r *Recorder) Follow(pods []*corev1.Pod, changes []Change, revision func(*corev1.Pod) string, now time.Time) (complete bool) {

@@ -59,7 +59,7 @@ func reason(err error, connected bool) (Class, string) {
 	}
 }
 
-// reasonTLS returns the class and the message of an error of the handshake.
+// reasonTLS returns the class and the message of a handshake error.
 func reasonTLS(err error) (Class, string, bool) {
 	_, isAlert := errors.AsType[tls.AlertError](err)
 	_, isRecord := errors.AsType[tls.RecordHeaderError](err)

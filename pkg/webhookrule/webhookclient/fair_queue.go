@@ -78,7 +78,7 @@ const (
 	maxTargets             = 1024
 	maxTargetsPerNamespace = 64
 
-	// freeQueue is the number of calls of a namespace that may be queued although the shared queue
+	// freeQueue is the number of calls in a namespace that may be queued although the shared queue
 	// is full.
 	freeQueue = 8
 )

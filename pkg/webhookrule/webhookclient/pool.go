@@ -38,7 +38,7 @@ type PoolOptions struct {
 	QueueBytes int
 
 	// QueuePerNamespace and BytesPerNamespace bound the queued calls of one namespace. Defaults: an
-	// eighth of Queue and of QueueBytes.
+	// eighth of Queue and QueueBytes.
 	QueuePerNamespace int
 	BytesPerNamespace int
 

@@ -110,7 +110,7 @@ func mayPass(failure *Failure) bool {
 	}
 }
 
-// retryDelay doubles from 200 ms, with a jitter of half of it, so that calls that failed together are
+// retryDelay doubles from 200 ms, with a jitter of half the delay, so that calls that failed together are
 // not repeated together.
 func retryDelay(tries int, random float64) time.Duration {
 	whole := backoff.Delay(200*time.Millisecond, tries-1, 3200*time.Millisecond)

@@ -47,7 +47,7 @@ func newTransports(guard Guard, timeout Timeouts) *transports {
 	return &transports{guard: guard, timeout: timeout, ready: lru.NewWithEvictionFunc(maxTransports, evicted)}
 }
 
-// client returns the client for an endpoint. It returns errors of the caBundle and of the client
+// client returns the client for an endpoint. It returns errors of the caBundle and the client
 // certificate.
 func (t *transports) client(endpoint Endpoint) (*http.Client, error) {
 	key := identity(endpoint)

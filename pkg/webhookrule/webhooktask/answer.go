@@ -174,7 +174,7 @@ func (t Tasks) withMessage(index int, reason, message string, now time.Time) Tas
 }
 
 // approved moves the pods with the given names to the approved pods. unknown has the sorted names
-// of no pod of the task.
+// of no pod in the task.
 func approved(task appsv1alpha1.TaskInfo, names []string) (next appsv1alpha1.TaskInfo, unknown []string) {
 	named := map[string]bool{}
 	for _, name := range names {

@@ -63,7 +63,7 @@ func (t Tasks) endWhere(why func(appsv1alpha1.TaskInfo) (Failure, bool), now tim
 	return next
 }
 
-// Forget removes tasks of other generations of the rule, and pods of ended tasks that no longer
+// Forget removes the rule's tasks of other generations, and pods of ended tasks that no longer
 // wait. An open task keeps all its pods, since services may name them in later answers, and ends
 // when none of its pods waits. waiting are all waiting requests that the rule applies to, with any
 // verdict of other rules.

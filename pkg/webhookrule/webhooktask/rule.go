@@ -20,7 +20,7 @@ const (
 	// maxStates bounds the tasks in the status of one rule.
 	maxStates = 32
 
-	// objectStates bounds the tasks of all rules of one PodTransitionRule. A full task takes some 5
+	// objectStates bounds the tasks of all rules in one PodTransitionRule. A full task takes some 5
 	// KiB, and an object of more than 1.5 MiB cannot be stored.
 	objectStates = 128
 )

@@ -147,7 +147,7 @@ func isAnswered(task appsv1alpha1.TaskInfo) bool {
 	}
 }
 
-// find returns a copy of an open task of this generation of the rule. An answer to any other task
+// find returns a copy of an open task in this generation of the rule. An answer to any other task
 // came twice or too late, and is ignored.
 func (t Tasks) find(traceID string, phase appsv1alpha1.TaskPhase, rule Rule) (task appsv1alpha1.TaskInfo, index int, found bool) {
 	for i, task := range t.states {

@@ -50,7 +50,7 @@ func (e *BusyError) Error() string {
 		e.Owner, e.What, e.RetryAfter)
 }
 
-// budget bounds the CPU and the bytes of the modules of one owner, and of all owners together. It is safe for
+// budget bounds the CPU and the bytes for the modules of one owner, and of all together. It is safe for
 // concurrent use.
 type budget struct {
 	clock clock.PassiveClock

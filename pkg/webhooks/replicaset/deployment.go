@@ -45,7 +45,7 @@ func (m *DeploymentMutator) Handle(ctx context.Context, req admission.Request) a
 // maxNamed bounds the PodTransitionRules that a warning names.
 const maxNamed = 5
 
-// warnings returns the warning of a Deployment of the strategy Recreate under availability rules.
+// warnings returns the warning for a Deployment with the strategy Recreate under availability rules.
 // It names them only when the API server is known to have sent the review.
 func (m *DeploymentMutator) warnings(ctx context.Context, deployment *appsv1.Deployment) []string {
 	if !IsRecreated(deployment) {

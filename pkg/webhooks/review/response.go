@@ -17,10 +17,10 @@ func TooManyRequests(message string) admission.Response {
 	return response
 }
 
-// LabelPath returns the JSON pointer of a label of an object.
+// LabelPath returns the JSON pointer to a label of an object.
 func LabelPath(key string) string { return "/metadata/labels/" + escaped(key) }
 
-// AnnotationPath returns the JSON pointer of an annotation of an object.
+// AnnotationPath returns the JSON pointer to an annotation of an object.
 func AnnotationPath(key string) string { return "/metadata/annotations/" + escaped(key) }
 
 // escaped returns a key as one step of a JSON pointer.

@@ -74,7 +74,7 @@ func read(r *http.Request) (body []byte, code int, err error) {
 	return body, 0, nil
 }
 
-// decode returns the request of a review of version v1, the only version that the
+// decode returns the request of a review in version v1, the only version that the
 // manifests register. Its objects are parts of body.
 func decode(body []byte) (admission.Request, error) {
 	rest, objects, err := prune.Cut(body, "request", "object", "oldObject")

@@ -40,7 +40,7 @@ func (f *Flags) AddManager(verb *cobra.Command) {
 }
 
 // Namespaces returns the namespaces to read, sorted: for --all-namespaces the namespaces with a
-// PodTransitionRule or a controlled pod, otherwise the namespace of --namespace or of the kubeconfig.
+// PodTransitionRule or a controlled pod, otherwise that of --namespace or the kubeconfig.
 func (f *Flags) Namespaces(ctx context.Context, env *command.Environment, reader client.Reader) ([]string, error) {
 	if !f.AllNamespaces {
 		namespace, err := env.Namespace()
@@ -91,7 +91,7 @@ func withPrefix(choices []cobra.Completion, typed string) []cobra.Completion {
 	return slices.DeleteFunc(choices, func(choice cobra.Completion) bool { return !strings.HasPrefix(choice, typed) })
 }
 
-// names returns the names of the objects of a kind in the namespace of the kubeconfig, each after a prefix.
+// names returns the object names of a kind in the namespace of the kubeconfig, each after a prefix.
 func names(ctx context.Context, env *command.Environment, kind Kind, prefix string) []cobra.Completion {
 	reader, err := env.Client(ctx)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// metadata lists the metadata of the objects of a kind, sorted by name. kind is the kind of the
+// metadata lists the object metadata of a kind, sorted by name. kind is the kind of the
 // list.
 func metadata(
 	ctx context.Context, reader client.Reader, kind schema.GroupVersionKind, namespace string, options ...client.ListOption,

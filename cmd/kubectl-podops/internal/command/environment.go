@@ -73,7 +73,7 @@ func (e *Environment) Reach(ctx context.Context) error {
 	return nil
 }
 
-// Client returns a client of the cluster, for the types of Kubernetes and of PodOps, if the API server answers.
+// Client returns a client of the cluster, for the types of Kubernetes and PodOps, if the API server answers.
 // It reads from the API server and caches nothing.
 func (e *Environment) Client(ctx context.Context) (client.WithWatch, error) {
 	if err := e.Reach(ctx); err != nil {
@@ -147,7 +147,7 @@ func Scheme() *runtime.Scheme {
 	return scheme
 }
 
-// Namespace returns the namespace of --namespace, or else the namespace of the context of the
+// Namespace returns the namespace of --namespace, or else that of the context in the
 // kubeconfig.
 func (e *Environment) Namespace() (string, error) {
 	namespace, _, err := e.Config.ToRawKubeConfigLoader().Namespace()

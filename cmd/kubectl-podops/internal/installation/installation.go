@@ -36,7 +36,7 @@ const (
 	componentsFolder = "components"
 )
 
-// releaseImage is the image of the manager of the release that the plugin belongs to. Releases set it by
+// releaseImage is the manager image of the release that the plugin belongs to. Releases set it by
 // -ldflags -X (hack/release).
 //
 //nolint:gochecknoglobals // The linker sets variables of packages only.

@@ -49,7 +49,7 @@ type Document struct {
 // Place returns the file and the first line of the document, for messages.
 func (d Document) Place() string { return fmt.Sprintf("%s:%d", d.File, d.Line) }
 
-// Read reads the documents of files, and of the YAML and JSON files of folders. Items of lists become
+// Read reads the documents of files, and of the YAML and JSON files in folders. Items of lists become
 // documents of their own.
 func Read(stdin io.Reader, scheme *runtime.Scheme, paths ...string) ([]Document, error) {
 	var documents []Document

@@ -168,7 +168,7 @@ func (r *runner) releasePods(ctx context.Context) error {
 	}
 }
 
-// pass visits every controlled pod, and every other pod in the namespaces of Services of
+// pass visits every controlled pod, and every other pod in namespaces with Services of
 // removed controllers. settled is true if it changed nothing but pods that are left.
 func (r *runner) pass(ctx context.Context) (settled bool, err error) {
 	settled, r.report.Pods, r.report.Left = true, 0, nil

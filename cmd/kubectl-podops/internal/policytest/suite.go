@@ -150,7 +150,7 @@ type expectation struct {
 	Message string `json:"message,omitempty"`
 }
 
-// defaultNow returns the time of decisions of suites without a time: tests give the same result on any
+// defaultNow returns the time of decisions for suites without a time: tests give the same result on any
 // day.
 func defaultNow() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 

@@ -48,7 +48,7 @@ func NewClient(c kubernetes.Interface, method Method) *Client {
 	return &Client{kubernetes: c, method: method}
 }
 
-// Request requests the removal of a pod, and of no other pod of its name. It is one request: that client-go repeats
+// Request requests the removal of a pod, and of no other pod with its name. It is one request: that client-go repeats
 // a request with Retry-After would hide the reason.
 func (c *Client) Request(ctx context.Context, pod Pod) Answer {
 	bounded, cancel := context.WithTimeout(ctx, requestTimeout)

@@ -33,7 +33,7 @@ func RequestRemains(pod Pod, live *corev1.Pod, user string) Remains {
 }
 
 // RequestLapse returns the time after which PodOps withdraws the request that a pod has a record of, counted from the
-// last request: the clocks of the user and of the manager may differ.
+// last request: the clocks of user and manager may differ.
 func RequestLapse(live *corev1.Pod) time.Duration {
 	record, ok := deferreddelete.Pending(live)
 	if !ok {

@@ -164,7 +164,7 @@ func (v *verb) history(ctx context.Context, namespace string) (timeline.Timeline
 }
 
 // selectEvents returns the events of an object's pods. Pods that are gone belong to it if they have the
-// name of one of its ReplicaSets.
+// name of a ReplicaSet of it.
 func selectEvents(snapshot *clusterstate.Snapshot, object metav1.Object, pods []*corev1.Pod) []*corev1.Event {
 	here := map[types.UID]bool{}
 	for _, pod := range pods {

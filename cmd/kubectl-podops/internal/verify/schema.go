@@ -33,7 +33,7 @@ type schema struct {
 	rules      *structuralcel.Validator
 }
 
-// schemas returns the schemas of the kinds of PodOps, by kind.
+// schemas returns the schemas of PodOps kinds, by kind.
 func schemas() (map[string]schema, error) {
 	all := map[string]schema{}
 	files, err := fs.Glob(config.Manifests, "crd/bases/*.yaml")

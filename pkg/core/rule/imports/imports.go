@@ -37,7 +37,7 @@ func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("PodTransitionPolicy %q imports %q, which does not exist", e.Policy, e.Name)
 }
 
-// Closure returns the names of the policy and of all that it imports, directly and through others, sorted, whether they
+// Closure returns the names of the policy and all policies that it imports, directly and through others, sorted, whether they
 // exist or not. It ends after maxImported imports.
 func (p Policies) Closure(name string) []string {
 	names := []string{name}

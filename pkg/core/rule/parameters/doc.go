@@ -23,7 +23,7 @@ const (
 	// 9 µs for a value, so this is about half a second.
 	maxWork = 1 << 16
 
-	// maxPatterns bounds the size of all patterns of a schema together, as patternSize counts it.
+	// maxPatterns bounds the size of all patterns in a schema together, as patternSize counts it.
 	// Matching takes at most that times the bytes of the parameters: half a second.
 	maxPatterns = 4096
 )

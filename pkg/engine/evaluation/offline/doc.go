@@ -2,6 +2,6 @@
 //
 //	Objects -> podindex -> evaluation.Prepare, Evaluate, Allocate -> Verdicts
 //
-// It writes nothing and calls no service: the answers of the services of webhook rules are given, or the
+// It writes nothing and calls no service: the answers of webhook services are given, or the
 // verdict reports that an answer is needed.
 package offline

@@ -40,7 +40,7 @@ type Result struct {
 	Duration time.Duration
 }
 
-// Coverage is the number of lines of the modules that the tests evaluated; the lines of tests do
+// Coverage is the number of module lines that the tests evaluated; the lines of tests do
 // not count.
 type Coverage struct {
 	Percent float64        `json:"percent"`

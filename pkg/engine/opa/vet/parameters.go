@@ -20,7 +20,7 @@ const (
 
 // Parameters are the parameters that a module reads.
 type Parameters struct {
-	// Read are the names of all of them, sorted.
+	// Read are the names of all, sorted.
 	Read []string `json:"read,omitempty"`
 
 	// Required are the parameters that a rule must set, with the first place of each. A read that the module negates or compares in

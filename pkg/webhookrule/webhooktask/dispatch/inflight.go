@@ -144,7 +144,7 @@ func (b *InFlight) Posts(rule rule.RuleID) map[string]bool {
 	return maps.Clone(b.read(rule).posts)
 }
 
-// LastPoll returns a function that returns the last poll of a task of a rule.
+// LastPoll returns a function that returns the last poll of a rule's task.
 func (b *InFlight) LastPoll(rule rule.RuleID) func(traceID string) webhooktask.LastPoll {
 	return func(traceID string) webhooktask.LastPoll {
 		b.mu.Lock()

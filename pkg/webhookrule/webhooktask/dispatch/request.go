@@ -63,7 +63,7 @@ func isOfLifecycle(key string) bool {
 	return domain == lifecycleDomain || strings.HasSuffix(domain, "."+lifecycleDomain)
 }
 
-// lifecycleDomain ends the prefixes of all labels of PodOpsLifecycle.
+// lifecycleDomain ends the prefixes of all PodOpsLifecycle labels.
 const lifecycleDomain = "podopslifecycle.kusionstack.io"
 
 // readParameters returns the values that a rule sends with a pod. A field that the pod does not have is an
