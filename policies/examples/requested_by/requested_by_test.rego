@@ -20,9 +20,9 @@ _permitted := {
 }
 
 _withheld := {
-	"a user of another group": _jane(["dev"]),
-	"a user without groups": _jane([]),
-	"a requester who is not known": {"user": "", "actor": "", "groups": []},
+	"a user of another group": _with(_jane(["dev"])),
+	"a user without groups": _with(_jane([])),
+	"a requester who is not known": _with({"user": "", "actor": "", "groups": []}),
 }
 
 test_some_may_begin_operations[name] if {
@@ -31,14 +31,14 @@ test_some_may_begin_operations[name] if {
 }
 
 test_others_may_not[name] if {
-	some name, request in _withheld
-	not requested_by.allow with input as _with(request)
+	some name, facts in _withheld
+	not requested_by.allow with input as facts
 }
 
 test_the_reason_names_the_requester if {
 	reason := "jane (Client) is in none of the groups: sre, db-operators"
-	requested_by.reason == reason with input as _with(_withheld["a user of another group"])
-	requested_by.reason == "the requester is not known" with input as _with(_withheld["a requester who is not known"])
+	requested_by.reason == reason with input as _withheld["a user of another group"]
+	requested_by.reason == "the requester is not known" with input as _withheld["a requester who is not known"]
 }
 
 test_without_facts_no_operation_begins if {
