@@ -173,7 +173,11 @@ func freeze(ctx context.Context, env *command.Environment, flags *options) error
 // await waits until the manager has taken a freeze over, and returns an error if it has not within a time. A user who may not read the
 // PodTransitionRules gets a note instead.
 func await(ctx context.Context, env *command.Environment, within time.Duration, taken func(context.Context) (bool, error)) error {
-	err := wait.PollUntilContextTimeout(ctx, within/40, within, true, taken)
+	err := wait.PollUntilContextTimeout(ctx, within/40, within, true, func(context.Context) (bool, error) {
+		look, cancel := context.WithTimeout(ctx, within) // the end of the wait does not cut the last look
+		defer cancel()
+		return taken(look)
+	})
 	switch {
 	case apierrors.IsForbidden(err):
 		_, err = fmt.Fprintf(env.ErrOut, "note: whether the manager has taken the freeze over is not known: %v\n", err)
