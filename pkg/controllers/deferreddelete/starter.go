@@ -417,8 +417,7 @@ func patchRecord(
 	ctx context.Context, c client.Client, pod *corev1.Pod, labels map[string]any, record appsv1alpha1.PendingDelete,
 ) (*corev1.Pod, error) {
 	annotations := map[string]any{}
-	earlier, _ := deferreddelete.Pending(pod)
-	if len(labels) > 0 || earlier.User != record.User || earlier.Actor != record.Actor || earlier.Method != record.Method {
+	if earlier, _ := deferreddelete.Pending(pod); len(labels) > 0 || !deferreddelete.SameRequest(earlier, record) {
 		maps.Copy(annotations, deferreddelete.Verdicts[any](pod.Annotations)) // the client waits for the verdicts on its request
 	}
 	annotations[appsv1alpha1.PendingDeleteAnnotationKey] = deferreddelete.Encode(record)

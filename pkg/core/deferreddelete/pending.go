@@ -142,7 +142,12 @@ func (d Request) Supersedes(pod *corev1.Pod) bool {
 		return false
 	}
 	other := d.Begin(pod, record.Since)
-	return Waits(record) && Waits(other) && (other.User != record.User || other.Actor != record.Actor || other.Method != record.Method)
+	return Waits(record) && Waits(other) && !SameRequest(record, other)
+}
+
+// SameRequest reports whether two records are of the same request by the same client.
+func SameRequest(a, b appsv1alpha1.PendingDelete) bool {
+	return a.User == b.User && a.Actor == b.Actor && a.Method == b.Method
 }
 
 // Verdicts returns the annotations that explain why a pod waits, each with no value: the change that removes them; nil without any.
