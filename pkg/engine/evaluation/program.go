@@ -79,7 +79,7 @@ type Inspector interface {
 }
 
 // NewModule compiles a rule of a PodTransitionRule to the module that is evaluated for it. For a rule of kind
-// rego it finds and inspects the user's module first, inline or of one of the PodTransitionPolicies by
+// rego it finds and inspects the user's module first: inline, or in the PodTransitionPolicy with the given
 // name. ErrorCode returns the code of its error.
 func NewModule(
 	ctx context.Context, engine Inspector, object types.NamespacedName, entry appsv1alpha1.TransitionRule,

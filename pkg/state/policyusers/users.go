@@ -16,8 +16,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/rule/imports"
 )
 
-// Field is the name of the index of PodTransitionRules by the policies that they
-// refer to.
+// Field names the PodTransitionRule index, whose keys are the policies that a rule refers to.
 const Field = "podops.policies"
 
 // Index returns the names of the policies that a rule refers to, for the index Field: sorted, each once.

@@ -15,7 +15,7 @@ import (
 	"github.com/podops-dev/podops/pkg/core/replicasetscale"
 )
 
-// ControllerUIDField is the name of the index of pods, and of ReplicaSets, by the UID of their controller.
+// ControllerUIDField names the index for pods and ReplicaSets, whose keys are controller UIDs.
 const ControllerUIDField = "podops.controllerUID"
 
 // IndexByController returns the UID of an object's controller, for the index ControllerUIDField.

@@ -163,8 +163,8 @@ func (v *verb) history(ctx context.Context, namespace string) (timeline.Timeline
 	return shown, nil
 }
 
-// selectEvents returns the events of an object's pods. Pods that are gone belong to it if they have the
-// name of a ReplicaSet of it.
+// selectEvents returns the events of an object's pods. Pods that are gone belong to it if their names begin
+// with that of one of its ReplicaSets.
 func selectEvents(snapshot *clusterstate.Snapshot, object metav1.Object, pods []*corev1.Pod) []*corev1.Event {
 	here := map[types.UID]bool{}
 	for _, pod := range pods {
