@@ -86,6 +86,10 @@ var _ = Describe("kubectl podops freeze", func() {
 			Expect(code).To(Equal(0), complaints)
 		}
 		Consistently(ctx, p.seeing("web-00")).Should(expect.BeWaiting("updater"))
+
+		By("freezing a namespace without pods")
+		_, complaints, code = p.podops(ctx, "freeze", "-n", newScenario(ctx).namespace, "--reason", "INC-4711")
+		Expect(code).To(Equal(0), complaints)
 	})
 
 	DescribeTable("stops the rollouts of all namespaces, which end after thaw", func(ctx context.Context, fleets, replicas int) {

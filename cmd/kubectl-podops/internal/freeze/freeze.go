@@ -170,8 +170,11 @@ func freeze(ctx context.Context, env *command.Environment, flags *options) error
 	return err
 }
 
-// await waits until the manager has taken a freeze over, and returns an error if it has not within a time. A user who may not read the
-// PodTransitionRules gets a note instead.
+// errNoRule is returned when nothing would show a freeze of the cluster.
+var errNoRule = errors.New("there is no PodTransitionRule, whose condition Frozen would show it")
+
+// await waits until the manager has taken a freeze over, and returns an error if it has not within a time. Where that cannot be read,
+// it prints a note instead.
 func await(ctx context.Context, env *command.Environment, within time.Duration, taken func(context.Context) (bool, error)) error {
 	err := wait.PollUntilContextTimeout(ctx, within/40, within, true, func(context.Context) (bool, error) {
 		look, cancel := context.WithTimeout(ctx, within) // the end of the wait does not cut the last look
@@ -179,7 +182,7 @@ func await(ctx context.Context, env *command.Environment, within time.Duration, 
 		return taken(look)
 	})
 	switch {
-	case apierrors.IsForbidden(err):
+	case apierrors.IsForbidden(err), errors.Is(err, errNoRule):
 		_, err = fmt.Fprintf(env.ErrOut, "note: whether the manager has taken the freeze over is not known: %v\n", err)
 		return err
 	case wait.Interrupted(err) && ctx.Err() == nil:
@@ -200,14 +203,17 @@ func holds(ctx context.Context, c client.Client, namespace string) (bool, error)
 	return ready != nil && ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == rule.Generation, nil
 }
 
-// holdsCluster reports whether a PodTransitionRule shows that the manager has taken over a freeze with this message. Without any
-// PodTransitionRule nothing shows it.
+// holdsCluster reports whether a PodTransitionRule shows that the manager has taken over a freeze with this message. It returns errNoRule
+// without any PodTransitionRule.
 func holdsCluster(ctx context.Context, c client.Client, message string) (bool, error) {
 	var rules appsv1alpha1.PodTransitionRuleList
 	if err := c.List(ctx, &rules, client.Limit(rulesPerLook)); err != nil {
 		return false, err
 	}
-	return len(rules.Items) == 0 || slices.ContainsFunc(rules.Items, func(rule appsv1alpha1.PodTransitionRule) bool {
+	if len(rules.Items) == 0 {
+		return false, errNoRule
+	}
+	return slices.ContainsFunc(rules.Items, func(rule appsv1alpha1.PodTransitionRule) bool {
 		frozen := meta.FindStatusCondition(rule.Status.Conditions, appsv1alpha1.ConditionFrozen)
 		return frozen != nil && strings.Contains(frozen.Message, message)
 	}), nil

@@ -97,26 +97,32 @@ func TestAwait(t *testing.T) {
 	ready := func(status metav1.ConditionStatus, generation int64) *appsv1alpha1.PodTransitionRule {
 		return set(metav1.Condition{Type: appsv1alpha1.ConditionReady, Status: status, ObservedGeneration: generation})
 	}
+	const unknown = "note: whether the manager has taken the freeze over is not known: "
 	for name, tc := range map[string]struct {
 		stored *appsv1alpha1.PodTransitionRule
 		taken  func(client.Client) func(context.Context) (bool, error)
 		want   bool
+		note   string
 	}{
-		"no status":                  {rule, namespace, false},
-		"an earlier generation":      {ready(metav1.ConditionTrue, 1), namespace, false},
-		"a rule that is not ready":   {ready(metav1.ConditionFalse, 2), namespace, false},
-		"the current generation":     {ready(metav1.ConditionTrue, 2), namespace, true},
-		"the cluster, no condition":  {rule, whole, false},
-		"the cluster, earlier":       {frozen("no pod gets a permit: frozen by joe: INC-1"), whole, false},
-		"the cluster":                {frozen("no pod gets a permit: frozen by jane: INC-4711"), whole, true},
-		"the cluster without a rule": {nil, whole, true},
+		"no status":                  {stored: rule, taken: namespace},
+		"an earlier generation":      {stored: ready(metav1.ConditionTrue, 1), taken: namespace},
+		"a rule that is not ready":   {stored: ready(metav1.ConditionFalse, 2), taken: namespace},
+		"the current generation":     {stored: ready(metav1.ConditionTrue, 2), taken: namespace, want: true},
+		"the cluster, no condition":  {stored: rule, taken: whole},
+		"the cluster, earlier":       {stored: frozen("no pod gets a permit: frozen by joe: INC-1"), taken: whole},
+		"the cluster":                {stored: frozen("no pod gets a permit: frozen by jane: INC-4711"), taken: whole, want: true},
+		"the cluster without a rule": {taken: whole, want: true, note: unknown + "there is no PodTransitionRule, whose condition Frozen would show it\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			builder := fake.NewClientBuilder().WithScheme(command.Scheme())
 			if tc.stored != nil {
 				builder.WithObjects(tc.stored)
 			}
-			err := await(t.Context(), command.NewEnvironment(genericiooptions.NewTestIOStreamsDiscard()), 40*time.Millisecond, tc.taken(builder.Build()))
+			streams, _, _, notes := genericiooptions.NewTestIOStreams()
+			err := await(t.Context(), command.NewEnvironment(streams), 40*time.Millisecond, tc.taken(builder.Build()))
+			if notes.String() != tc.note {
+				t.Errorf("got the note %q, want %q", notes, tc.note)
+			}
 			if (err == nil) != tc.want || err != nil && !strings.Contains(err.Error(), "no manager has taken it over") {
 				t.Errorf("got %v, want taken over: %t", err, tc.want)
 			}
@@ -125,7 +131,7 @@ func TestAwait(t *testing.T) {
 	streams, _, _, notes := genericiooptions.NewTestIOStreams()
 	forbidden := apierrors.NewForbidden(appsv1alpha1.GroupVersion().WithResource("podtransitionrules").GroupResource(), "", nil)
 	err := await(t.Context(), command.NewEnvironment(streams), time.Second, func(context.Context) (bool, error) { return false, forbidden })
-	if err != nil || !strings.HasPrefix(notes.String(), "note: whether the manager has taken the freeze over is not known: ") {
+	if err != nil || !strings.HasPrefix(notes.String(), unknown) {
 		t.Errorf("got %v and %q", err, notes)
 	}
 }
